@@ -167,6 +167,11 @@ _FEW_PRODUCTS = Row(
 _SCALED = Row(
     sized("M N K", (33, 40, 96), (5, 3, 0), (1, 1, 32)), sized("M N K", (0, 5, 32), (130, 257, 160)), exact=True
 )
+_GROUPED = Row(
+    sized("N H W C O R S D", (2, 5, 6, 12, 9, 3, 3, 4), (1, 4, 4, 32, 32, 3, 3, 8), (0, 4, 4, 8, 8, 3, 3, 4)),
+    sized("N H W C O R S D", (2, 9, 11, 64, 32, 3, 3, 16), (1, 7, 7, 96, 192, 3, 3, 32), (1, 6, 9, 40, 24, 1, 3, 5)),
+    exact=True,
+)
 _CONVOLUTION = Row(
     sized("N H W C O R S", (1, 5, 4, 8, 3, 3, 3), (2, 1, 2, 16, 9, 1, 2), (0, 4, 4, 8, 2, 3, 3), (1, 2, 3, 8, 0, 2, 2)),
     sized("N H W C O R S", (2, 14, 13, 24, 70, 3, 3), (3, 9, 30, 64, 40, 1, 5)),
@@ -260,13 +265,8 @@ KERNELS: dict[str, Row] = {
     "conv2d_nchw_f32": _CONVOLUTION,
     "conv2d_nhwc": replace(_CONVOLUTION, small=(*_CONVOLUTION.small, *sized("N H W C O R S", (1, 7, 5, 3, 9, 3, 2)))),
     "conv2d_nhwc_f32": _CONVOLUTION,
-    "conv2d_grouped": Row(
-        sized("N H W C O R S D", (2, 5, 6, 12, 9, 3, 3, 4), (1, 4, 4, 32, 32, 3, 3, 8), (0, 4, 4, 8, 8, 3, 3, 4)),
-        sized(
-            "N H W C O R S D", (2, 9, 11, 64, 32, 3, 3, 16), (1, 7, 7, 96, 192, 3, 3, 32), (1, 6, 9, 40, 24, 1, 3, 5)
-        ),
-        exact=True,
-    ),
+    "conv2d_grouped": _GROUPED,
+    "conv2d_grouped_f32": _GROUPED,
     "conv2d_depthwise": Row(
         sized("N H W C R S", (1, 5, 4, 8, 3, 3), (2, 1, 2, 33, 1, 2), (0, 4, 4, 8, 3, 3), (1, 2, 3, 0, 2, 2)),
         sized("N H W C R S", (2, 14, 13, 24, 3, 3), (1, 9, 61, 64, 3, 3), (3, 9, 30, 64, 1, 5)),

@@ -12,7 +12,7 @@ from pathlib import Path
 from wavespec.emit.ptxas import Assembled, assemble
 from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
 from wavespec.runtime.code import ArtifactError, Binary
-from wavespec.runtime.manifest import load_artifact
+from wavespec.runtime.manifest import load_artifact, parts_of
 
 _Figures = Mapping[str, tuple[tuple[str, int], ...]]
 """Of binaries, by the sha256 of their code."""
@@ -42,7 +42,7 @@ def with_assembled_figures(artifact: KernelArtifact, manifest: Path, ptxas: Path
 
 
 def _ptx(artifact: KernelArtifact) -> Iterator[Binary]:
-    return (binary for member in artifact.members for binary in member.binaries if binary.format == "ptx")
+    return (binary for _, part in parts_of(artifact) for binary in part.binaries if binary.format == "ptx")
 
 
 def _known(manifest: Path) -> dict[str, tuple[tuple[str, int], ...]]:
@@ -58,6 +58,7 @@ def _figures(architecture: str, ptxas: Path, binary: Binary) -> tuple[tuple[str,
 
 
 def _with_figures(artifact: KernelArtifact, known: _Figures) -> KernelArtifact:
+    steps = tuple(_with_figures(step, known) for step in artifact.steps)
     binaries = tuple(replace(one, figures=known.get(one.sha256, one.figures)) for one in artifact.binaries)
     cases = tuple(ArtifactCase(case.conditions, _with_figures(case.kernel, known)) for case in artifact.cases)
-    return replace(artifact, binaries=binaries, cases=cases)
+    return replace(artifact, binaries=binaries, cases=cases, steps=steps)

@@ -65,7 +65,13 @@ def build_kernels(
     cache = cache or CompileCache()
     todo = {(one.name, target): one for one in kernels for target in targets if is_for(one.spec, target)}
     places = {place: _parts(one.spec, place[1], code) for place, one in todo.items()}
-    labels = {part: todo[place].label for place, cases in places.items() for parts in cases for part in parts}
+    labels = {
+        part: todo[place].label
+        for place, cases in places.items()
+        for steps in cases
+        for parts in steps
+        for part in parts
+    }
     made = {part.key: found for part in labels if (found := get_part(cache, part.key)) is not None}
     missing = {part: label for part, label in labels.items() if part.key not in made}
     if len(missing) > 1:
@@ -75,32 +81,35 @@ def build_kernels(
         # What a worker found wrong is found again here, where the lines of the spec or the template are known; in the
         # kernel for all sizes first: what is wrong with it is no mistake of a case.
         cases = cases_for_target(one.spec, target)
-        joined: list[KernelArtifact] = []
+        joined: list[list[KernelArtifact]] = []
         with naming_member(one.label):
-            for case, parts in reversed(list(zip(cases, places[name, target], strict=True))):
+            for case, steps in reversed(list(zip(cases, places[name, target], strict=True))):
                 with naming_case(case):
-                    variants = [made.get(part.key) or _made_here(part, code, cache) for part in parts]
-                joined.insert(0, join_variants(variants))
+                    variants = [
+                        [made.get(part.key) or _made_here(part, code, cache) for part in parts] for parts in steps
+                    ]
+                joined.insert(0, list(map(join_variants, variants)))
         built[name, target] = join_cases(cases, joined)
     return built
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One case of a kernel for one machine; ``key``: of the cache."""
+    """One kernel of a case for one machine; ``key``: of the cache."""
 
     spec: KernelSpec = field(compare=False)
     machine: Machine = field(compare=False)
     key: str
 
 
-def _parts(spec: KernelSpec, target: str, code: bool) -> list[list[_Part]]:
-    """By case, and by variant of the target."""
-    return [
-        [_Part(case.spec, machine, part_key(digest, machine, code=code)) for machine in machines(target)]
-        for case in cases_for_target(spec, target)
-        for digest in (spec_digest(case.spec),)
-    ]
+def _parts(spec: KernelSpec, target: str, code: bool) -> list[list[list[_Part]]]:
+    """By case, by its kernels, and by variant of the target."""
+
+    def variants(one: KernelSpec) -> list[_Part]:
+        digest = spec_digest(one)
+        return [_Part(one, machine, part_key(digest, machine, code=code)) for machine in machines(target)]
+
+    return [list(map(variants, case.kernels)) for case in cases_for_target(spec, target)]
 
 
 def _made_here(part: _Part, code: bool, cache: CompileCache) -> KernelArtifact:

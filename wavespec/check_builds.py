@@ -29,12 +29,13 @@ _FEWEST_FOR_PROCESSES = 24
 
 @dataclass(frozen=True)
 class Part:
-    """What is compiled by itself: one case of a kernel for one machine."""
+    """What is compiled by itself: one kernel of a case for one machine."""
 
     case: TargetCase
+    spec: KernelSpec
     machine: Machine
     digest: str
-    """`spec_digest` of the case, which all machines share."""
+    """`spec_digest` of the kernel, which all machines share."""
 
     @cached_property
     def key(self) -> str:
@@ -66,17 +67,18 @@ def check_builds(
 def _parts(spec: KernelSpec, targets: Sequence[str]) -> list[Part]:
     wanted = [target for target in targets or targets_of(spec) if is_for(spec, target)]
     return [
-        Part(case, machine, digest)
+        Part(case, one, machine, digest)
         for target in wanted
         # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
         for case in reversed(cases_for_target(spec, target))
-        for digest in (spec_digest(case.spec),)
+        for one in case.kernels
+        for digest in (spec_digest(one),)
         for machine in machines(target)
     ]
 
 
 def _problems_of(parts: Sequence[Part], workers: int | None) -> list[tuple[Diagnostic, ...]]:
-    cases = [tuple(those) for _, those in groupby(parts, lambda part: id(part.case))]
+    cases = [tuple(those) for _, those in groupby(parts, lambda part: id(part.spec))]
     workers = min(workers or len(os.sched_getaffinity(0)), len(parts) // (_FEWEST_FOR_PROCESSES // 2))
     if workers < 2:
         return list(chain.from_iterable(map(problems_of_case, cases)))
@@ -99,9 +101,9 @@ def problems(part: Part) -> tuple[Diagnostic, ...]:
 
 
 def problems_of_case(parts: Sequence[Part]) -> list[tuple[Diagnostic, ...]]:
-    """What stops each of several machines from having a case."""
+    """What stops each of several machines from having a kernel of a case."""
     found: list[tuple[Diagnostic, ...]] = []
-    variants = Variants(parts[0].case.spec, parts[0].machine.target)
+    variants = Variants(parts[0].spec, parts[0].machine.target)
     for part in parts:
         try:
             variants.emit(part.machine)

@@ -20,10 +20,17 @@ def with_code_of(artifact: KernelArtifact, manifest: Path) -> KernelArtifact:
     if len(earlier.cases) != len(artifact.cases):
         return artifact
     cases = tuple(
-        ArtifactCase(case.conditions, _of_member(case.kernel, other.kernel))
+        ArtifactCase(case.conditions, _of_parts(case.kernel, other.kernel))
         for case, other in zip(artifact.cases, earlier.cases, strict=True)
     )
     return replace(_of_member(artifact, earlier), cases=cases)
+
+
+def _of_parts(artifact: KernelArtifact, earlier: KernelArtifact) -> KernelArtifact:
+    parts, others = artifact.parts, earlier.parts
+    if len(parts) != len(others):
+        return artifact
+    return artifact.with_parts(list(map(_of_member, parts, others)))
 
 
 def _of_member(artifact: KernelArtifact, earlier: KernelArtifact) -> KernelArtifact:

@@ -26,6 +26,7 @@ from wavespec.emit.wrapper import wrapper_module
 from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor, artifacts_directory, wrapper_scalars
 from wavespec.pipeline import build_variant, join_cases, join_variants
 from wavespec.runtime.artifact import Dim, KernelArtifact
+from wavespec.runtime.code import PartPlace
 from wavespec.runtime.files import replace_file
 from wavespec.runtime.manifest import artifact_files, file_stem, manifest_name, manifest_text
 from wavespec.schema import KernelSpec, loads
@@ -290,18 +291,21 @@ def _artifact_files(spec: KernelSpec, folder: str, made: _Made) -> dict[PurePosi
 
 def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict[str, bytes]]:
     cases = cases_for_target(spec, target)
-    built: list[KernelArtifact] = []
+    built: list[list[KernelArtifact]] = []
     texts: dict[str, bytes] = {}
     for index, case in enumerate(cases):
-        variants: list[KernelArtifact] = []
-        for machine in machines(target):
-            with naming_case(case):
-                artifact, compiled = build_variant(case.spec, machine, intermediates=True)
-            variants.append(artifact)
-            suffix, text = isa_text(compiled.dumped)
-            stem = file_stem(machine.target, index if case.when else None, machine.variant)
-            texts[f"{stem}{suffix}"] = text.encode()
-        built.append(join_variants(variants))
+        steps: list[KernelArtifact] = []
+        for number, one in enumerate(case.kernels):
+            place = PartPlace(index if case.when else None, number if case.before else None)
+            variants: list[KernelArtifact] = []
+            for machine in machines(target):
+                with naming_case(case):
+                    artifact, compiled = build_variant(one, machine, intermediates=True)
+                variants.append(artifact)
+                suffix, text = isa_text(compiled.dumped)
+                texts[f"{file_stem(machine.target, place, machine.variant)}{suffix}"] = text.encode()
+            steps.append(join_variants(variants))
+        built.append(steps)
     return join_cases(cases, built), texts
 
 

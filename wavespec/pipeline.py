@@ -258,9 +258,11 @@ def build(
     ptxas = find_ptxas() if cubins and chosen[0].backend == "cuda" else None
     cache = cache or CompileCache()
 
-    def of(case: TargetCase) -> KernelArtifact:
+    def of(case: TargetCase) -> list[KernelArtifact]:
         with naming_case(case):
-            return join_variants([build_part(case.spec, machine, cache, ptxas) for machine in chosen])
+            return [
+                join_variants([build_part(one, machine, cache, ptxas) for machine in chosen]) for one in case.kernels
+            ]
 
     # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
     whole = of(cases[-1])
@@ -346,18 +348,35 @@ def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:
     )
 
 
-def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> KernelArtifact:
-    """One artifact of what was built for each of `cases`, whose last one is for all sizes."""
-    *some, every = built
-    limits = [tuple(one for one in kernel.assumptions if one.of_machine) for kernel in built]
+def join_cases(cases: Sequence[TargetCase], built: Sequence[Sequence[KernelArtifact]]) -> KernelArtifact:
+    """One artifact of what was built for each of `cases`, whose last one is for all sizes: of each its kernels, in
+    order."""
+    *some, (every,) = built
+    limits = [tuple(one for one in kernels[-1].assumptions if one.of_machine) for kernels in built]
     conditions = [(*case_conditions(case, every), *own) for case, own in zip(cases, limits, strict=True)]
     scalars = shaped_by(every.scalars, cases)
-    # What a case is chosen by needs no second check.
-    kernels = [
-        replace(kernel, assumptions=tuple(a for a in kernel.assumptions if a not in chosen), scalars=scalars)
-        for kernel, chosen in zip(some, conditions, strict=False)
+    # What a case is chosen by needs no second check, and which outputs start as zeros follows from all sizes.
+    joined = [
+        replace(
+            _joined(kernels, every),
+            tensors=every.tensors,
+            assumptions=tuple(a for a in kernels[-1].assumptions if a not in chosen),
+            scalars=scalars,
+        )
+        for kernels, chosen in zip(some, conditions, strict=False)
     ]
-    return replace(every, cases=tuple(map(ArtifactCase, conditions, kernels)), scalars=scalars)
+    return replace(every, cases=tuple(map(ArtifactCase, conditions, joined)), scalars=scalars)
+
+
+def _joined(kernels: Sequence[KernelArtifact], every: KernelArtifact) -> KernelArtifact:
+    """The kernels of a case as one, with the dims of a call."""
+    *before, last = kernels
+    if not before:
+        return last
+    known = {dim.name for dim in last.dims}
+    dims = (*last.dims, *(dim for dim in every.dims if dim.name not in known))
+    steps = (*before, replace(last, tensors=(*last.inputs, *every.outputs)))
+    return replace(last, tensors=every.tensors, dims=dims, binaries=(), tensor_maps=(), steps=steps)
 
 
 def compile(

@@ -13,7 +13,7 @@ from wavespec.targets.machine import variants
 
 
 def rebuild(recipe: Recipe, cache: CompileCache) -> bytes:
-    """Build one case for one variant, through ``cache``.
+    """Build one kernel of a case for one variant, through ``cache``.
 
     Errors: `ArtifactError` where the spec, or what wavespec makes of it, is not what the recipe says.
     """
@@ -23,10 +23,11 @@ def rebuild(recipe: Recipe, cache: CompileCache) -> bytes:
     if spec is None:
         raise ArtifactError(f"{recipe.spec.name} changed since its wrapper was written; run 'wavespec generate'.")
     *some, every = cases_for_target(spec, recipe.target)
-    case = {None: every, **dict(enumerate(some))}.get(recipe.case)
+    case = {None: every, **dict(enumerate(some))}.get(recipe.place.case)
     machine = next((one for one in variants(recipe.target) if one.variant == recipe.variant), None)
     if case is not None and machine is not None:
-        (binary,) = build_part(case.spec, machine, cache).binaries
+        kernel = case.spec if recipe.place.step is None else case.kernels[recipe.place.step]
+        (binary,) = build_part(kernel, machine, cache).binaries
         if binary.mlir_sha256 == recipe.mlir_sha256:
             return binary.data
     raise ArtifactError(

@@ -55,7 +55,7 @@ def judge_text(text: str) -> str:
             cases = cases_for_target(spec, target)
         # Variants of a machine differ in instructions: the last one is what most people have.
         for case in cases[-2:]:
-            part = Part(case, machines(target)[-1], spec_digest(case.spec))
+            part = Part(case, case.spec, machines(target)[-1], spec_digest(case.spec))
             if (key := part.key) in BUILDS:
                 built += 1
                 continue

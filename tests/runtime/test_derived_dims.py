@@ -176,7 +176,7 @@ def test_a_dim_that_is_as_long_as_another_one_is_that_one() -> None:
 def with_room() -> KernelArtifact:
     machine, cases = machines("cpu")[0], cases_for_target(loads(ROOM), "cpu")
     kernels = [launch_interface(lower(one.spec, machine), machine, resolve(one.spec, "cpu")) for one in cases]
-    return join_cases(cases, kernels)
+    return join_cases(cases, [[kernel] for kernel in kernels])
 
 
 def test_sizes_follow_in_a_case_as_its_parameters_say() -> None:

@@ -140,7 +140,7 @@ def test_calls_whose_windows_the_machine_does_not_reach_are_of_the_kernel_whose_
     take another element in silence, and the driver makes no tensor map."""
     every = cases((1, 1, 3))
     chosen = [every[WITH_WINDOWS[0]], every[-1]]
-    artifact = join_cases(chosen, [emit_variant(case.spec, HOPPER) for case in chosen])
+    artifact = join_cases(chosen, [[emit_variant(case.spec, HOPPER)] for case in chosen])
 
     def member(images: tuple[int, int, int, int], filters: tuple[int, int, int]) -> int:
         x, w = (torch.zeros(shape, dtype=torch.bfloat16, device="meta") for shape in (images, (*filters, images[3])))

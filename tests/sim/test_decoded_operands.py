@@ -16,14 +16,14 @@ from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
 _WEIGHTS = (1, 1, 9, 9, 40, 40, 70, 70, 130)
-ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS, "matmul_mxf4": (70,), "matmul_mxf8": (70,)}
+ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS, "matmul_mxf4": (70, 70), "matmul_mxf8": (70, 70)}
 """Of each case the fewest rows, or a few more, that it is for."""
 DECODING = [subject for subject in subjects("sm_90") if subject.name in ROWS]
 WITH_PRODUCERS = [
     (subject, number)
     for subject in DECODING
     for number, case in enumerate(subject.cases("sm_90"))
-    if lower(case.spec, HOPPER, after="assign-tiles").producers
+    if lower(case.spec, HOPPER, after="assign-tiles").producers and not case.before
 ]
 
 
@@ -37,7 +37,7 @@ def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> No
 
 def test_these_are_the_cases() -> None:
     assert [(subject.name, number) for subject, number in WITH_PRODUCERS] == [
-        (name, number) for name, rows in ROWS.items() for number in range(len(rows))
+        (name, number) for name, rows in ROWS.items() for number in range(name.startswith("matmul"), len(rows))
     ]
 
 

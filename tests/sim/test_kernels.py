@@ -8,9 +8,8 @@ from torch import Tensor
 
 from tests.edges import EDGES, Edge
 from tests.kernels import Sizes, Subject, subjects
-from tests.sim.plan_variations import simulated as run
+from tests.sim.cases import lowered_case, run_case
 from wavespec.ir.kernel import Kernel
-from wavespec.pipeline import lower
 from wavespec.targets.machine import machines
 
 TARGETS = ("sm_90", "gfx942")
@@ -28,7 +27,7 @@ TARGETS = ("sm_90", "gfx942")
     ],
 )
 def test_every_small_size(target: str, subject: Subject) -> None:
-    lowered = dict[int, Kernel]()
+    lowered = dict[int, tuple[Kernel, ...]]()
     for sizes in map(subject.complete, subject.row.small):
         inputs = subject.inputs(sizes)
         subject.check(inputs, simulated(target, subject, sizes, inputs, lowered), sizes)
@@ -52,10 +51,11 @@ def test_groups_that_overlap_are_a_conflict(target: str) -> None:
 
 
 def simulated(
-    target: str, subject: Subject, sizes: Sizes, inputs: tuple[Tensor, ...], lowered: dict[int, Kernel]
+    target: str, subject: Subject, sizes: Sizes, inputs: tuple[Tensor, ...], lowered: dict[int, tuple[Kernel, ...]]
 ) -> list[Tensor]:
     """What a call writes; kernels that are `lowered` are kept."""
-    (machine,), case = machines(target), subject.case(target, sizes)
-    if case not in lowered:
-        lowered[case] = lower(subject.cases(target)[case].spec, machine)
-    return run(subject, lowered[case], machine, sizes, inputs)
+    (machine,), number = machines(target), subject.case(target, sizes)
+    case = subject.cases(target)[number]
+    if number not in lowered:
+        lowered[number] = lowered_case(case, machine)
+    return run_case(subject, case, lowered[number], machine, sizes, inputs)

@@ -61,6 +61,14 @@ class UnknownCase(WavespecError, code="unknown-case"):
         super().__init__("--case", f"{kernel} has {has} on {target}, not {number}.")
 
 
+class UnknownStep(WavespecError, code="unknown-step"):
+    """A call of a case runs no kernel of that number."""
+
+    def __init__(self, number: int, kernel: str, count: int) -> None:
+        has = f"kernels 0 to {count - 1}" if count > 1 else "one kernel, which is number 0"
+        super().__init__("--step", f"A call of this case of {kernel} runs {has}, not {number}.")
+
+
 class UnknownVariant(WavespecError, code="unknown-variant"):
     """A target has no such variant."""
 
@@ -205,6 +213,19 @@ def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequen
     if not 0 <= number < len(cases) - 1:
         raise UnknownCase(number, spec.name, target, len(cases) - 1)
     return cases[number]
+
+
+def chosen_step(case: TargetCase, number: int | None) -> KernelSpec:
+    """Of what a call of the case runs the kernel `number`; the last one where that is none.
+
+    Raises:
+        UnknownStep: the case has no such kernel.
+    """
+    if number is None:
+        return case.spec
+    if not 0 <= number < len(case.kernels):
+        raise UnknownStep(number, case.spec.name, len(case.kernels))
+    return case.kernels[number]
 
 
 def chosen_stage(name: str, stages: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavespec.cli.inputs import UnknownVariant, chosen_case, chosen_stage, chosen_variants
+from wavespec.cli.inputs import UnknownVariant, chosen_case, chosen_stage, chosen_step, chosen_variants
 from wavespec.cli.progress import progress
 from wavespec.cli.specs import MemberOption, kernel_of
 
@@ -34,6 +34,10 @@ def show(
         list[str] | None,
         typer.Option("--dim", metavar="NAME=SIZE", help="Size of a dim (repeatable): chooses the case."),
     ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(help="Kernel that a call of the case runs, counted from 0.", show_default="the last one"),
+    ] = None,
     member: MemberOption = "",
     stages: Annotated[bool, typer.Option("--stages", help="List the stages and stop.")] = False,
     check_passes: Annotated[
@@ -56,7 +60,7 @@ def show(
     label, kernel = kernel_of(spec, member)
     chosen = chosen_case(kernel, target, case, dim or [])
     with naming_member(label), naming_case(chosen):
-        print(stage_text(chosen.spec, machine, stage), end="")
+        print(stage_text(chosen_step(chosen, step), machine, stage), end="")
 
 
 def machine_of(target: str, variant: str) -> Machine:

@@ -19,7 +19,7 @@ from wavespec.schema.language.scalars import Number
 from wavespec.schema.resolve import TargetCase, case_for_sizes, cases_for_target, complete_sizes
 from wavespec.sim.cost import operations_of
 from wavespec.sim.reference import numbers_of_scalars
-from wavespec.sim.simt import numbers_of_call, simulate, strands_of
+from wavespec.sim.simt import SimulationReport, numbers_of_call, simulate, strands_of
 from wavespec.sim.stops import StopAt
 from wavespec.sim.tensors import elements_to_tensor, tensor_to_elements
 
@@ -45,7 +45,7 @@ class Simulator:
 
     def __init__(self, spec: KernelSpec, target: str, scalars: Mapping[str, Number]) -> None:
         self.spec, self.scalars, self.machine = spec, scalars, best_variant(target)
-        self._cases, self._lowered = cases_for_target(spec, target), dict[int, Kernel]()
+        self._cases, self._lowered = cases_for_target(spec, target), dict[int, tuple[Kernel, ...]]()
 
     @property
     def file(self) -> str:
@@ -53,11 +53,15 @@ class Simulator:
         return self.spec.span.file if self.spec.span else ""
 
     def kernel(self, sizes: Mapping[str, int]) -> Kernel:
-        """What a call of these sizes runs, after all passes."""
+        """What writes the results of a call of these sizes, after all passes."""
+        return self._kernels(sizes)[-1]
+
+    def _kernels(self, sizes: Mapping[str, int]) -> tuple[Kernel, ...]:
+        """All that a call runs, one after another."""
         number = self._cases.index(case := self._case(sizes))
         if number not in self._lowered:
             with naming_case(case):
-                self._lowered[number] = lower(case.spec, self.machine)
+                self._lowered[number] = tuple(lower(one, self.machine) for one in case.kernels)
         return self._lowered[number]
 
     def workgroups(self, sizes: Mapping[str, int]) -> int:
@@ -75,14 +79,18 @@ class Simulator:
         arrays = {
             name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(given, inputs, strict=True)
         }
-        kernel = self.kernel(sizes)
-        own = self._in_case(sizes)
-        scalars = self._numbers(sizes)
+        own, scalars = self._in_case(sizes), self._numbers(sizes)
+        *before, kernel = self._kernels(sizes)
+        found: list[Diagnostic] = []
+        for one, spec in zip(before, self._case(sizes).before, strict=True):
+            report = simulate(one, self.machine, arrays, _sizes_in(spec, own), scalars=scalars)
+            arrays |= {name: report.tensors[name] for name, tensor in spec.tensors.items() if tensor.role == "output"}
+            found += _diagnostics(report)
         report = simulate(kernel, self.machine, arrays, own, scalars=scalars, stop_at=stop_at)
         written = [name for name, tensor in tensors.items() if tensor.role != "input"]
         written.sort(key=lambda name: tensors[name].role == "output")
         results = tuple(elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in written)
-        return results, [found.diagnostic() for found in (*report.findings, *report.slow_accesses)]
+        return results, [*found, *_diagnostics(report)]
 
     def sizes(
         self, runs: Sequence[dict[str, int]], *, is_asked: bool, one_workgroup: bool
@@ -124,10 +132,14 @@ class Simulator:
         return sizes
 
     def _operations(self, sizes: Mapping[str, int], one_workgroup: bool) -> int:
-        kernel = self.kernel(sizes)
-        numbers = numbers_of_call(kernel, {}, self._in_case(sizes), self._numbers(sizes))
-        total = operations_of(kernel, numbers, strands_of(kernel))
-        return total // max(1, self.workgroups(sizes)) if one_workgroup else total
+        *before, kernel = self._kernels(sizes)
+        own, scalars = self._in_case(sizes), self._numbers(sizes)
+        specs, total = self._case(sizes).before, 0
+        for one, of in ((kernel, own), *zip(before, (_sizes_in(spec, own) for spec in specs), strict=True)):
+            operations = operations_of(one, numbers_of_call(one, {}, of, scalars), strands_of(one))
+            # Only of the last one a part is run.
+            total += operations // max(1, self.workgroups(sizes)) if one_workgroup and one is kernel else operations
+        return total
 
     def _legal(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
         """The sizes with those that follow from others, if a call may have them."""
@@ -164,3 +176,12 @@ class Simulator:
             if case_for_sizes((met, TargetCase((), spec)), known) is not met:
                 return str(assumed.condition)
         return ""
+
+
+def _sizes_in(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Those of the dims of a kernel that runs first, of the sizes of a call."""
+    return complete_sizes(spec, {name: size for name, size in sizes.items() if name in spec.dims})
+
+
+def _diagnostics(report: SimulationReport) -> list[Diagnostic]:
+    return [found.diagnostic() for found in (*report.findings, *report.slow_accesses)]

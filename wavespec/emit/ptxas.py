@@ -61,7 +61,8 @@ def with_cubins(artifact: KernelArtifact, ptxas: Path) -> KernelArtifact:
         for one in (*((_cubin(binary, artifact.architecture, ptxas),) if binary.format == "ptx" else ()), binary)
     )
     cases = tuple(ArtifactCase(case.conditions, with_cubins(case.kernel, ptxas)) for case in artifact.cases)
-    return replace(artifact, binaries=binaries, cases=cases)
+    steps = tuple(with_cubins(step, ptxas) for step in artifact.steps)
+    return replace(artifact, binaries=binaries, cases=cases, steps=steps)
 
 
 def _cubin(binary: Binary, architecture: str, ptxas: Path) -> Binary:

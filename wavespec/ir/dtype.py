@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +104,10 @@ DTYPES: dict[str, DType] = {
         DType("bool", 1, "bool", "bool", 1),
     )
 }
+
+SCALED_PRODUCT: Final = "bf16"
+"""What an element times a power of two is: it has all bits of an element of 8 bits or less and all exponents of a
+scale, so that nothing is lost but what leaves its range."""
 
 
 def computed(dtype: DType) -> DType:

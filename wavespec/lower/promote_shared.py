@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.comparing import key_of_attributes
@@ -33,7 +33,7 @@ from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.moved_writes import moved
 from wavespec.ops.staged_writes import shared_bytes, staging_of
-from wavespec.ops.tensor_views import as_matrix
+from wavespec.ops.tensor_views import as_matrix, as_windows
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import Fragment, MatrixInstruction
 
@@ -161,6 +161,7 @@ class _Staging:
         self.before = loops_before(kernel) if kernel.producers else {}
         self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
+        self.mapped: dict[tuple[Any, ...], str] = {}
         self.decoded = decoded_values(kernel, machine) | laid_down_values(kernel, machine)
         self.beside = read_beside(kernel, machine) - self.decoded
         self.within = within_others(kernel, machine)
@@ -242,7 +243,7 @@ class _Staging:
     def _copied(self, op: Op, source: Memory, product: Op | None, fragment: Fragment | None) -> tuple[Op, ...]:
         """The copy of a tile into shared memory, and the read of it there."""
         value, kernel = op.result, self.kernel
-        if op.get("at") and value.name in self.decoded:
+        if op.get("at") and value.name in self.decoded and not self._in_boxes(op, source):
             return self._part_copied(op)
         if value.name in self.within:
             return self._copied_with_others(op)
@@ -264,6 +265,18 @@ class _Staging:
         if product is not None and instruction_of(product, self.machine).reads_shared:
             read = read.with_(by_unit=True)
         return (copy, read)
+
+    def _in_boxes(self, op: Op, source: Memory) -> bool:
+        """Whether the machine itself copies the elements of a mapping, as they are, to where they are decoded."""
+        extents = dict(zip(op.result.tile.dims, op.result.tile.extents, strict=True))
+        dims = tuple(dim for dim in source.dims if dim in extents)
+        if len(dims) != 2:
+            return False
+        sizes = tuple(const(extents[dim]) for dim in dims)
+        shared = arranged(Memory("", source.dtype, dims, sizes, "shared", staged=True))
+        copy = Op("copy", attributes=attribute_pairs({"source": source.name, "at": _place(op, self.kernel)}))
+        copy = copy.with_(over=op["over"], origin=op["origin"])
+        return bool(as_matrix(copy, self.kernel) or as_windows(copy, self.kernel, shared, self.machine))
 
     def _copied_with_others(self, op: Op) -> tuple[Op, ...]:
         """The copy of the wider tile that has the operand, and the read of its part."""
@@ -312,7 +325,7 @@ class _Staging:
         """The memory for a tile, arranged for its product; the same one for all that stage the same alike."""
         dims, sizes = tuple(dim for dim, _ in extents), tuple(const(extent) for _, extent in extents)
         dtype = fragment.dtype if fragment else source.dtype
-        name = f"{op.result.name if op.get('at') else source.name}.shared"
+        name = self._name_of_mapped(op) if op.get("at") else f"{source.name}.shared"
         shared = Memory(name, dtype, dims, sizes, "shared", staged=True, span=op.span)
         if op.result.name in self.decoded | self.beside:
             return self._added(arranged(shared), op)
@@ -326,6 +339,11 @@ class _Staging:
             if rows and (once := with_shifted_rows(shared, rows)):
                 return self._added(once, op)
         return self._added(arrange_staged(shared, product, fragment, self.machine, source.span), op)
+
+    def _name_of_mapped(self, op: Op) -> str:
+        """Of the memory for a tile whose mapping is that of an earlier read."""
+        key = op["memory"], op["at"], op["origin"]
+        return f"{self.mapped.setdefault(key, op.result.name)}.shared"
 
     def _added(self, shared: Memory, op: Op) -> Memory:
         """The memory with as many buffers as there are steps in flight; the same one for what is staged alike."""

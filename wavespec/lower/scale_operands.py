@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.dtype import DTYPES
+from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
 from wavespec.ir.tile_ops import MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.tile_properties import is_of_tiles, products_have_three_operands
 from wavespec.targets.machine import Machine
 
-_COMPUTED, _MULTIPLIED = "f32", "bf16"
+_COMPUTED = "f32"
 
 
 class ScaleOperands(Pass):
@@ -39,7 +39,7 @@ class ScaleOperands(Pass):
             lhs, rhs, acc, *scales = op.operands
             made: list[Op] = []
             has_bits = any(scale.tile.dtype.mantissa for scale in scales)
-            multiplied = _COMPUTED if has_bits else _MULTIPLIED
+            multiplied = _COMPUTED if has_bits else SCALED_PRODUCT
             computed = multiplied if multiplied in machine.packed_products else _COMPUTED
             types = computed, multiplied
             scaled = [_scaled(op, *pair, types, made, fresh) for pair in zip((lhs, rhs), scales, strict=True)]

@@ -22,7 +22,7 @@ from wavespec.lower.expression_to_index import ExpressionToIndex
 from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
-from wavespec.ops.dim_sizes import dim_sizes, own_size
+from wavespec.ops.dim_sizes import dim_sizes, own_sizes
 from wavespec.ops.iterate import counted
 from wavespec.ops.scalar import scalar_places
 from wavespec.ops.scalar import to_tile as scalar_to_tile
@@ -55,7 +55,7 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     """
     computation = resolved.computation
     sizes = dim_sizes(resolved)
-    own = {name: own_size(resolved, name) for name in sizes}
+    own = own_sizes(resolved)
     named = _named_strides(resolved)
     memories = tuple(
         Memory(

@@ -137,7 +137,9 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
     for box in op["boxes"]:
         starts = {dim: const(start) for dim, (start, _) in zip(dims, box, strict=True)}
         corner = {dim: origin[dim] + starts[dim] for dim in dims}
-        seen: dict[str, Any] = windows.attributes(corner) if windows else {"corner": tuple(corner.values())}
+        seen: dict[str, Any] = {"corner": tuple(corner.values())}
+        if windows:
+            seen = windows.attributes({**origin, **corner})
         if matrix:
             seen["view"] = matrix.shape
         if valid is not None:

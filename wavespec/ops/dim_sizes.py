@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from wavespec.ir.expr import Expr, const, symbol
@@ -20,7 +21,7 @@ def dim_sizes(resolved: ResolvedKernel) -> dict[str, Expr]:
     One that follows from others, and is as long as one of them, or as a number, for the parameters of this kernel, is
     that.
     """
-    sizes = {name: own_size(resolved, name) for name in resolved.computation.dims}
+    sizes = own_sizes(resolved)
     for name, same in _followed(resolved, sizes):
         own = sizes[name]
         is_as_promised = same.divisor % own.divisor == 0 and _is_within(same, own)
@@ -37,7 +38,7 @@ def _is_within(size: Expr, promised: Expr) -> bool:
 
 def smallest_sizes(resolved: ResolvedKernel) -> dict[str, int]:
     """Of dims that follow from others, the least that they are if those are as long as is promised."""
-    sizes = {name: own_size(resolved, name) for name in resolved.computation.dims}
+    sizes = {name: _own_size(resolved, name) for name in resolved.computation.dims}
     return {name: size.low for name, size in _followed(resolved, sizes) if size.low is not None}
 
 
@@ -49,8 +50,18 @@ def _followed(resolved: ResolvedKernel, sizes: Mapping[str, Expr]) -> Iterator[t
             yield name, size
 
 
-def own_size(resolved: ResolvedKernel, name: str) -> Expr:
-    """The size of a dim as its own symbol, or the number that it always is."""
+def own_sizes(resolved: ResolvedKernel) -> dict[str, Expr]:
+    """The size of every dim as its own symbol, or the number that it always is; of one that follows from others, a
+    multiple of all that they make it one of."""
+    sizes = {name: _own_size(resolved, name) for name in resolved.computation.dims}
+    for name, same in _followed(resolved, sizes):
+        own = sizes[name]
+        if own.kind == "symbol" and own.divisor % same.divisor:
+            sizes[name] = symbol(own.args[0], own.low, own.high, math.lcm(own.divisor, same.divisor))
+    return sizes
+
+
+def _own_size(resolved: ResolvedKernel, name: str) -> Expr:
     if name in resolved.sizes:
         return const(resolved.sizes[name])
     dim = resolved.promised[name]

@@ -99,12 +99,14 @@ def moved_dims(op: Op) -> tuple[str, ...]:
 
 
 def seen_by(op: Op, kernel: Kernel) -> Memory:
-    """The tensor of an access the way its tile sees it: with the dims of the tile, where there is a mapping."""
+    """The tensor of an access the way its tile sees it: with the dims of the tile, where there is a mapping, the one
+    along which neighbours are neighbours in memory last."""
     memory = kernel.memory(op["source" if op.is_(COPY) else "memory"])
     if not op.get("at"):
         return memory
-    dims, sizes = dims_of(op), kernel.all_sizes
-    return replace(memory, dims=dims, shape=tuple(sizes[dim] for dim in dims))
+    row, sizes = contiguous_dim(op, memory), kernel.all_sizes
+    dims = sorted(dims_of(op), key=lambda dim: dim == row)
+    return replace(memory, dims=tuple(dims), shape=tuple(sizes[dim] for dim in dims))
 
 
 def contiguous_dim(op: Op, memory: Memory) -> str:

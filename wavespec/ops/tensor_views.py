@@ -10,6 +10,7 @@ from typing import Any
 
 from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op
+from wavespec.ir.quotients import settled
 from wavespec.ir.tile_ops import COPY, MMA
 from wavespec.ir.windows import Window, limits_of_windows
 from wavespec.ops.index_map import dims_of, index_of
@@ -57,12 +58,13 @@ class Windows:
 
 def as_windows(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> Windows | None:
     """The windows that a copy into ``shared`` takes its elements from, of steps and places that the machine counts."""
-    memory = _whole_tensor(op, kernel)
+    memory = _whole_tensor(op, kernel, shared.dims)
     reach = dict(machine.globals.bulk_window_reach).get(len(memory.dims), 0) if memory else 0
     if memory is None or not reach or not _rows_may_be_anything(kernel, shared):
         return None
-    row = dims_of(op)[0]
-    images, *between, last = (place for _, place in op["at"])
+    row = next(dim for dim in shared.dims if dim != shared.contiguous_dim)
+    places = dict(op["at"])
+    images, *between, last = (places[dim] for dim in memory.dims)
     found = [_window(place, index_of(row)) for place in between]
     split = [one for one in found if one]
     counts = [digit for digit, _, _, _ in split]
@@ -113,11 +115,14 @@ def _farthest(offset: Expr, kernel: Kernel) -> Expr | None:
     return minimum(most, divisor - 1) if offset.kind == "mod" else most // divisor
 
 
-def _whole_tensor(op: Op, kernel: Kernel) -> Memory | None:
-    """The tensor of an access whose places follow from two dims alone, where it has elements in any call that gets
-    there."""
+def _whole_tensor(op: Op, kernel: Kernel, dims: Sequence[str] = ()) -> Memory | None:
+    """The tensor of an access whose places follow from two dims alone, beside those of which a tile with ``dims`` has
+    one element, where it has elements in any call that gets there."""
     memory = kernel.memory(op["source" if op.is_(COPY) else "memory"])
-    if not op.get("at") or op.get("combine") or op.get("through") or len(dims_of(op)) != 2:
+    if not op.get("at") or op.get("combine") or op.get("through"):
+        return None
+    symbols = {symbol for _, place in op["at"] for symbol in place.symbols}
+    if sum(index_of(dim).args[0] in symbols for dim in dims_of(op) if not dims or dim in dims) != 2:
         return None
     if memory.is_strided:  # no dims of it are one
         return None
@@ -160,7 +165,7 @@ def _in_one_place(op: Op, offsets: Sequence[Expr], last: Expr, shared: Memory) -
     column, origin, width = shared.dims[1], dict(op["origin"]), slab_columns(shared)
 
     def at(expr: Expr, number: int) -> Expr:
-        return expr.substitute({index_of(column).args[0]: origin[column] + number})
+        return settled(expr.substitute({index_of(column).args[0]: origin[column] + number}))
 
     def moves(first: int, number: int) -> Iterator[bool]:
         yield at(last, first + number).beyond(at(last, first)) == number

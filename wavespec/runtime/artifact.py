@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from wavespec.ir.dtype import DTYPES
@@ -173,7 +173,9 @@ class KernelArtifact:
     of `numbers` as two, the lower half first, and the words of every scalar, in the order of `scalars`.
     `binaries` are ordered best first; the first whose `requires` the machine meets is used.
 
-    Its own launch data is for all sizes; `cases` are the same kernel compiled for some, and come first.
+    Its own launch data is for all sizes; `cases` are the same kernel compiled for some, and come first.  A kernel of
+    several `steps` has no code of its own: a call runs these one after another, each of which reads what those before
+    it wrote.  Tensors of theirs that are none of `tensors` are memory of the call.
     """
 
     name: str
@@ -199,6 +201,7 @@ class KernelArtifact:
     """Name and version of what made the machine code."""
     cases: tuple[ArtifactCase, ...] = ()
     scalars: tuple[ScalarParameter, ...] = ()
+    steps: tuple[KernelArtifact, ...] = ()
 
     def __post_init__(self) -> None:
         dims = [dim.name for dim in self.dims]
@@ -251,6 +254,9 @@ class KernelArtifact:
                 "a tensor map is of no tensor",
             ),
             (not any(case.kernel.cases for case in self.cases), "a case has cases"),
+            (not any(step.cases or step.steps for step in self.steps), "a step is no kernel by itself"),
+            (not (self.steps and self.binaries), "a kernel of several steps has code of its own"),
+            (self._steps_follow(), "a step reads what none before it wrote, or the last one writes something else"),
         )
         for holds, problem in checks:
             if not holds:
@@ -313,6 +319,23 @@ class KernelArtifact:
         """The 32-bit integers of a launch."""
         words = sum(words_of(scalar.dtype) for scalar in self.scalars)
         return len(self.dynamic_dims) + 2 * len(self.numbers) + words
+
+    @property
+    def parts(self) -> tuple[KernelArtifact, ...]:
+        """What has code, of this case alone: its steps, or the kernel itself."""
+        return self.steps or (self,)
+
+    def with_parts(self, parts: Sequence[KernelArtifact]) -> KernelArtifact:
+        """The same with others in place of `parts`."""
+        return replace(self, steps=tuple(parts)) if self.steps else parts[0]
+
+    def _steps_follow(self) -> bool:
+        known = {tensor.name for tensor in self.inputs}
+        for step in self.steps:
+            if not known.issuperset(tensor.name for tensor in step.inputs):
+                return False
+            known |= {tensor.name for tensor in step.outputs}
+        return not self.steps or self.steps[-1].outputs == self.outputs
 
     @property
     def members(self) -> tuple[KernelArtifact, ...]:

@@ -7,7 +7,7 @@ import importlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wavespec.runtime.files import read_regular_file
 
@@ -25,15 +25,28 @@ class ArtifactError(RuntimeError):
     """A compiled kernel that cannot be read, does not fit its wrapper, or has nothing for this machine."""
 
 
+class PartPlace(NamedTuple):
+    """Where in an artifact machine code is: of a case (``None``: the kernel for all sizes), and of a step of that, if
+    it has some."""
+
+    case: int | None
+    step: int | None = None
+
+    def __str__(self) -> str:
+        words = [
+            f", {word} {number}" for word, number in zip(("case", "step"), self, strict=True) if number is not None
+        ]
+        return "".join(words)
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What machine code of a project is made of: a case of a spec (``None``: the kernel for all sizes), for a variant
-    of a target."""
+    """What machine code of a project is made of: a place in what is built of a spec, for a variant of a target."""
 
     spec: Path
     spec_sha256: str
     target: str
-    case: int | None
+    place: PartPlace
     variant: str
     mlir_sha256: str
 
@@ -82,13 +95,13 @@ class StoredCode:
                 f"{self._nowhere()} pip install 'wavespec[compiler]' to have it built from {recipe.spec.name}, or "
                 "'wavespec-kernels', which has it."
             ) from error
-        case = "" if recipe.case is None else f", case {recipe.case}"
-        print(f"wavespec: building {self.kernel} for {recipe.variant}{case} ...", file=sys.stderr, flush=True)
+        print(f"wavespec: building {self.kernel} for {recipe.variant}{recipe.place} ...", file=sys.stderr, flush=True)
         data: bytes = builder.rebuild(recipe, cache)
         if _sha256(data) != self.sha256:
             raise ArtifactError(
-                f"{self.kernel}: the compiler that is installed makes other machine code for {recipe.variant}{case} "
-                "than the manifest has; install the version that the manifest names, or run 'wavespec generate'."
+                f"{self.kernel}: the compiler that is installed makes other machine code for {recipe.variant}"
+                f"{recipe.place} than the manifest has; install the version that the manifest names, or run 'wavespec "
+                "generate'."
             )
         return data
 

@@ -26,6 +26,7 @@ from wavespec.runtime.cpu_launcher import CpuLauncher
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.runtime.scalars import Passed
+from wavespec.runtime.steps_launcher import StepsLauncher
 from wavespec.runtime.tensor_strides import results_of_call
 from wavespec.runtime.workgroups import are_shared_out
 
@@ -201,6 +202,8 @@ def _allocator(device_type: str) -> Callable[[tuple[int, ...], tuple[int, ...], 
 
 def make_launcher(artifact: KernelArtifact, device: torch.device) -> Launcher:
     """The launcher of an artifact on a device; `ArtifactError` where none of its binaries can run."""
+    if artifact.steps:
+        return StepsLauncher(artifact, [make_launcher(step, device) for step in artifact.steps], device)
     if artifact.backend == "cuda":
         from wavespec.runtime.cuda_launcher import CudaLauncher
 

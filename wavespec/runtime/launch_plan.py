@@ -35,6 +35,8 @@ class LaunchPlan:
     any call."""
     strides: tuple[tuple[int, ...], ...] = ()
     """Of all tensors, in elements, nothing for one that is contiguous; nothing where all are."""
+    steps: tuple[LaunchPlan, ...] = ()
+    """Of the steps of a kernel that has some."""
 
     def tensor_bytes(self, tensors: Sequence[TensorParameter]) -> tuple[int, ...]:
         """From the first element of each tensor up to the last one in memory."""
@@ -47,7 +49,8 @@ class LaunchPlan:
 
     def with_words(self, words: tuple[int, ...]) -> LaunchPlan:
         """The plan of a call with these words of scalars, of one that has none yet."""
-        return replace(self, constants=self.constants + words)
+        steps = tuple(step.with_words(words) for step in self.steps)
+        return replace(self, constants=self.constants + words, steps=steps)
 
 
 def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
@@ -56,10 +59,14 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
     member = artifact.member_for(sizes)
     taken = artifact.members[member]
     own = dict(sizes) if taken is artifact else _sizes_in(taken, sizes)
-    if own != sizes and not _is_for(taken, own):
-        member, taken, own = len(artifact.cases), artifact, dict(sizes)
-    sizes = own
-    strided = [(tensor, tensor.is_strided) for tensor in artifact.tensors] if artifact.numbers else []
+    own_of_steps = [(step, _sizes_in(step, own)) for step in taken.steps]
+    if (own != sizes and not _is_for(taken, own)) or not all(_is_for(*step) for step in own_of_steps):
+        member, taken, own, own_of_steps = len(artifact.cases), artifact, dict(sizes), []
+    return replace(_plan(taken, own), member=member, steps=tuple(_plan(*step) for step in own_of_steps))
+
+
+def _plan(taken: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
+    strided = [(tensor, tensor.is_strided) for tensor in taken.tensors] if taken.numbers else []
     x, y, z = (evaluate(expression, sizes) for expression in taken.grid)
     return LaunchPlan(
         sizes=dict(sizes),
@@ -67,11 +74,10 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
             *(sizes[name] for name in taken.dynamic_dims),
             *(half for name in taken.numbers for half in _halves(sizes[name])),
         ),
-        shapes=tuple(parameter.shape(sizes) for parameter in artifact.tensors),
+        shapes=tuple(parameter.shape(sizes) for parameter in taken.tensors),
         grid=(x, y, z),
         workgroups=x * y * z,
         scratch_bytes=tuple(evaluate(expression, sizes) for expression in taken.scratch_bytes),
-        member=member,
         starts=tuple(sizes[offset_of(t.name)] * DTYPE_BYTES[t.dtype] if is_one else 0 for t, is_one in strided),
         strides=tuple(_strides(tensor, sizes) if is_one else () for tensor, is_one in strided),
     )
@@ -87,7 +93,7 @@ def _sizes_in(taken: KernelArtifact, sizes: Mapping[str, int]) -> dict[str, int]
 
 
 def _is_for(taken: KernelArtifact, sizes: Mapping[str, int]) -> bool:
-    """Whether a case's own sizes are such as its kernel relies on."""
+    """Whether a case's own sizes, or those of a step of it, are such as its kernel relies on."""
     multiples = all(sizes[dim.name] % dim.multiple_of == 0 for dim in taken.dims if dim.equals is not None)
     fit = all(sizes[name] <= LARGEST_SIZE for name in taken.dynamic_dims)
     return fit and multiples and all(one.holds(sizes) for one in taken.assumptions)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from wavespec.runtime.artifact import (
     TensorParameter,
     Window,
 )
-from wavespec.runtime.code import ArtifactError, Binary, Recipe, StoredCode
+from wavespec.runtime.code import ArtifactError, Binary, PartPlace, Recipe, StoredCode
 from wavespec.runtime.files import read_regular_file, replace_file
 from wavespec.runtime.json_text import json_text
 from wavespec.runtime.manifest_fields import check_fields
@@ -64,7 +64,7 @@ def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
         "cases": [
             {
                 "when": _assumptions_to_manifest(case.conditions),
-                **{name: own for name, own in _launch_to_manifest(case.kernel).items() if own != launch[name]},
+                **{name: own for name, own in _launch_to_manifest(case.kernel).items() if own != launch.get(name)},
             }
             for case in artifact.cases
         ],
@@ -121,6 +121,15 @@ def _launch_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
         "tensor_maps": [_tensor_map_to_manifest(described) for described in artifact.tensor_maps],
         "assumptions": _assumptions_to_manifest(artifact.assumptions),
         "binaries": [_binary_to_manifest(binary) for binary in artifact.binaries],
+        **({"steps": [_step_to_manifest(step) for step in artifact.steps]} if artifact.steps else {}),
+    }
+
+
+def _step_to_manifest(step: KernelArtifact) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "tensors": [_tensor_to_manifest(tensor) for tensor in step.tensors],
+        **_launch_to_manifest(step),
     }
 
 
@@ -168,11 +177,18 @@ def _assumptions_to_manifest(assumptions: tuple[Assumption, ...]) -> list[dict[s
 def artifact_files(artifact: KernelArtifact) -> dict[str, bytes]:
     """Binaries and, last, the manifest, by their names."""
     files = {
-        _binary_name(artifact.target, case, binary.label, binary.format): binary.data
-        for case, member in zip((*range(len(artifact.cases)), None), artifact.members, strict=True)
-        for binary in member.binaries
+        _binary_name(artifact.target, place, binary.label, binary.format): binary.data
+        for place, part in parts_of(artifact)
+        for binary in part.binaries
     }
     return files | {manifest_name(artifact): manifest_text(artifact)}
+
+
+def parts_of(artifact: KernelArtifact) -> Iterator[tuple[PartPlace, KernelArtifact]]:
+    """What has code, in the order in which a pack has it."""
+    for case, member in zip((*range(len(artifact.cases)), None), artifact.members, strict=True):
+        for number, part in enumerate(member.parts):
+            yield PartPlace(case, number if member.steps else None), part
 
 
 def manifest_name(artifact: KernelArtifact) -> str:
@@ -204,10 +220,10 @@ def load_artifact(manifest: Path, spec: Path | None = None) -> KernelArtifact:
     """
     record = read_manifest(manifest)
 
-    def stored(case: int | None, entry: dict[str, Any]) -> StoredCode:
-        name = _binary_name(record["target"], case, entry["label"], entry["format"])
+    def stored(place: PartPlace, entry: dict[str, Any]) -> StoredCode:
+        name = _binary_name(record["target"], place, entry["label"], entry["format"])
         recipe = spec and Recipe(
-            spec, record["spec_sha256"], record["target"], case, entry["label"], entry["mlir_sha256"]
+            spec, record["spec_sha256"], record["target"], place, entry["label"], entry["mlir_sha256"]
         )
         return StoredCode(record["name"], entry["sha256"], entry["bytes"], manifest.parent / name, recipe)
 
@@ -250,7 +266,7 @@ def _checked_record(text: bytes) -> dict[str, Any]:
 def pack_artifact(artifact: KernelArtifact) -> bytes:
     """The artifact as one byte string, for pipes and files; `unpack_artifact` is the way back."""
     manifest = json.dumps(artifact_to_manifest(artifact), separators=(",", ":")).encode()
-    binaries = [binary.data for member in artifact.members for binary in member.binaries]
+    binaries = [binary.data for _, part in parts_of(artifact) for binary in part.binaries]
     return b"".join((_MAGIC, len(manifest).to_bytes(8, "little"), manifest, *binaries))
 
 
@@ -263,7 +279,7 @@ def unpack_artifact(data: bytes) -> KernelArtifact:
         end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
         record = _checked_record(data[start:end])
 
-        def read(case: int | None, entry: dict[str, Any]) -> bytes:
+        def read(place: PartPlace, entry: dict[str, Any]) -> bytes:
             nonlocal end
             end += entry["bytes"]
             return _checked_code(entry, data[end - entry["bytes"] : end])
@@ -293,18 +309,24 @@ def _checked_code(entry: dict[str, Any], data: bytes) -> bytes:
     return data
 
 
-_ReadCode = Callable[[int | None, dict[str, Any]], bytes | StoredCode]
+_ReadCode = Callable[[PartPlace, dict[str, Any]], bytes | StoredCode]
 
 
 def _from_manifest(record: dict[str, Any], read: _ReadCode) -> KernelArtifact:
-    """`read` gives the code of an entry of `binaries` of a case, or of the kernel for all sizes (`None`); it is
-    called in the order in which a pack has them."""
+    """`read` gives the code of an entry of `binaries` at a place; it is called in the order in which a pack has
+    them."""
     cases = [
-        ArtifactCase(_assumptions(case["when"]), _kernel(merged, _binaries(merged, partial(read, index))))
+        ArtifactCase(_assumptions(case["when"]), _member({**record, "steps": [], **case}, index, read))
         for index, case in enumerate(record["cases"])
-        for merged in (record | case,)
     ]
-    return replace(_kernel(record, _binaries(record, partial(read, None))), cases=tuple(cases))
+    return replace(_member(record, None, read), cases=tuple(cases))
+
+
+def _member(record: dict[str, Any], case: int | None, read: _ReadCode) -> KernelArtifact:
+    kernel = _kernel(record, _binaries(record, partial(read, PartPlace(case))))
+    steps = [record | step for step in record.get("steps", ())]
+    parts = [_kernel(one, _binaries(one, partial(read, PartPlace(case, index)))) for index, one in enumerate(steps)]
+    return replace(kernel, steps=tuple(parts))
 
 
 def _binaries(record: dict[str, Any], read: Callable[[dict[str, Any]], bytes | StoredCode]) -> tuple[Binary, ...]:
@@ -366,14 +388,14 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
     )
 
 
-def file_stem(target: str, case: int | None, label: str) -> str:
-    """Name, without its suffix, of a file about the binary `label` of a case, or of the kernel for all sizes."""
-    parts = [target, *([] if case is None else [f"case{case}"]), *([] if label == target else [label])]
-    return ".".join(parts)
+def file_stem(target: str, place: PartPlace, label: str) -> str:
+    """Name, without its suffix, of a file about the binary `label` of what is at a place."""
+    numbers = [f"{word}{number}" for word, number in zip(("case", "step"), place, strict=True) if number is not None]
+    return ".".join([target, *numbers, *([] if label == target else [label])])
 
 
-def _binary_name(target: str, case: int | None, label: str, file_format: str) -> str:
-    return _checked_name(f"{file_stem(target, case, label)}.{file_format}")
+def _binary_name(target: str, place: PartPlace, label: str, file_format: str) -> str:
+    return _checked_name(f"{file_stem(target, place, label)}.{file_format}")
 
 
 def _checked_name(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, cast
 
 from wavespec.runtime.scalars import SCALAR_WORDS
@@ -112,8 +113,23 @@ _SCALARS = _Rows(
         dtype=_OneOf(tuple(SCALAR_WORDS)),
     )
 )
+_TENSORS = _Rows(
+    _record(
+        {
+            "updated": bool,
+            "zeroed": bool,
+            "strides": _OneOf(("any", "contiguous")),
+            "promised": _Rows(_Expression),
+        },
+        name=str,
+        dtype=str,
+        dims=_Rows(_DIM_OR_SIZE),
+        output=bool,
+    )
+)
+_STEPS = _Rows(_record(name=str, tensors=_TENSORS, **_LAUNCH))
 _MANIFEST: Final = _record(
-    {"scalars": _SCALARS},
+    {"scalars": _SCALARS, "steps": _STEPS},
     format_version=_Number(),
     name=str,
     target=str,
@@ -121,21 +137,8 @@ _MANIFEST: Final = _record(
     architecture=str,
     spec_sha256=str,
     compiler=str,
-    tensors=_Rows(
-        _record(
-            {
-                "updated": bool,
-                "zeroed": bool,
-                "strides": _OneOf(("any", "contiguous")),
-                "promised": _Rows(_Expression),
-            },
-            name=str,
-            dtype=str,
-            dims=_Rows(_DIM_OR_SIZE),
-            output=bool,
-        )
-    ),
-    cases=_Rows(_record(_LAUNCH, when=_ASSUMPTIONS)),
+    tensors=_TENSORS,
+    cases=_Rows(_record({**_LAUNCH, "steps": _STEPS}, when=_ASSUMPTIONS)),
     **_LAUNCH,
 )
 
@@ -143,7 +146,8 @@ _MANIFEST: Final = _record(
 def check_fields(record: Mapping[str, Any]) -> None:
     """Errors: `ValueError` names the first field that is missing or holds something else than it should."""
     _check(record, _MANIFEST, "")
-    for number, tensor in enumerate(record["tensors"]):
+    steps = [step for one in (record, *record["cases"]) for step in one.get("steps", ())]
+    for number, tensor in enumerate(chain.from_iterable(one["tensors"] for one in (record, *steps))):
         for dim in tensor["dims"]:
             if not (isinstance(dim, str) or _is_number(dim, 0)):
                 raise _wrong(f"tensors[{number}].dims", dim, "names of dims and sizes")

@@ -58,10 +58,17 @@ class TargetCase:
     """Conditions on dims and parameters, all of which hold for these sizes; none for all sizes."""
     spec: KernelSpec
     """The plain spec, whose dims promise what the conditions say."""
+    before: tuple[KernelSpec, ...] = ()
+    """Kernels that a call runs first, whose results `spec` has among its inputs."""
     case: Case | None = None
     """What the spec was made of, with its places; none for all sizes."""
     is_default: bool = False
     """Whether it is for the sizes that the cases of the target leave."""
+
+    @property
+    def kernels(self) -> tuple[KernelSpec, ...]:
+        """What a call runs, one after another."""
+        return (*self.before, self.spec)
 
 
 def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
@@ -367,7 +374,13 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
             "workloads": (),  # Those of all cases.
         }
     )
-    return TargetCase(case.when, narrowed.with_own_schedule(case.schedule is not None), case)
+    whole = narrowed.with_own_schedule(case.schedule is not None)
+    if case.schedule is None or not case.schedule.materialize:
+        return TargetCase(case.when, whole, case=case)
+    from wavespec.schema.materialize import kernels_of  # which looks at graphs, by the rules of this module
+
+    *before, spec = kernels_of(whole)
+    return TargetCase(case.when, spec, tuple(before), case)
 
 
 def _promises_of_numbers(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:

@@ -18,11 +18,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from wavespec.cache import cache_key
-from wavespec.diagnostics import WavespecError
+from wavespec.diagnostics import WavespecError, quote
 from wavespec.emit.compiler import compiler_version
 from wavespec.runtime.files import replace_file
 from wavespec.schema import KernelSpec
 from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Case, Override, TargetOverride
 from wavespec.schema.reading.spec_to_yaml import dump_yaml, spec_to_data
 from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes, spec_as_on, spec_for_target
@@ -67,6 +68,18 @@ from wavespec.tune.supervise import main
 if __name__ == "__main__":
     sys.exit(main())
 '''
+
+
+class SeveralKernels(WavespecError, code="several-kernels"):
+    """A call runs several kernels one after another, and what is measured is one."""
+
+    def __init__(self, when: Sequence[Expression], kernel: str, count: int) -> None:
+        conditions = ", ".join(map(str, when))
+        super().__init__(
+            None,
+            f"{kernel} runs {count} kernels for {quote(conditions)}, which tuning does not measure together.",
+            hints=["Tune sizes that are for other cases."],
+        )
 
 
 class NothingCompiles(WavespecError, code="nothing-compiles"):
@@ -117,7 +130,7 @@ class _Workload:
 def digest_of(spec: KernelSpec, target: str) -> str:
     """Changes with everything that the spec says of a target: what results have to be about."""
     cases = cases_for_target(spec_as_on(spec, target), target)
-    parts = [[[str(condition) for condition in case.when], dump_yaml(case.spec)] for case in cases]
+    parts = [[[str(condition) for condition in case.when], *map(dump_yaml, case.kernels)] for case in cases]
     return cache_key({"cases": parts, "target": target})
 
 
@@ -187,7 +200,10 @@ def _workloads(subject: Subject, folder: Path) -> list[_Workload]:
             named=len(subject.variants) == 1 and subject.variants[0].register_tile == "wave",
             most=_MOST_CANDIDATES,
         )
-        untuned = case_for_sizes(cases, {**_whole(subject), **sizes}).spec
+        case = case_for_sizes(cases, {**_whole(subject), **sizes})
+        if case.before:
+            raise SeveralKernels(case.when, subject.spec.name, len(case.kernels))
+        untuned = case.spec
         entries: list[tuple[str, str, Override | None, KernelSpec]] = [(UNTUNED, "as it is", None, untuned)]
         for number, candidate in enumerate(chosen, 1):
             settled = _with_case(subject, when, candidate.settings)

@@ -11,6 +11,7 @@ from wavespec.schema.checking.check_cases import check_cases
 from wavespec.schema.checking.check_constraints import PlaceOutsideGraph, check_constraints, check_tilings
 from wavespec.schema.checking.check_graph import SECTIONS, RedefinedName, check_graph
 from wavespec.schema.checking.check_loops import check_loops
+from wavespec.schema.checking.check_materialize import check_materialize
 from wavespec.schema.checking.check_named_strides import check_named_strides
 from wavespec.schema.checking.check_overrides import check_overrides
 from wavespec.schema.checking.check_scalars import check_scalars, refuse_fraction
@@ -130,7 +131,7 @@ def check_kernel(
         # What a plain spec took over from the whole one may be of use to others.
         errors += check_schedules(spec) if spec.has_own_schedule is None else ()
     if is_whole and all(error.severity == "warning" for error in errors):
-        errors += check_loops(spec)
+        errors += [*check_loops(spec), *check_materialize(spec)]
     return _of_one_cause(errors, is_whole=is_whole)
 
 

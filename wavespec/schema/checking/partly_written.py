@@ -8,7 +8,7 @@ from math import prod
 from random import Random
 from typing import TypeAlias
 
-from wavespec.schema.language.constraints import AnyConstraint, Tiling, Workgroup
+from wavespec.schema.language.constraints import AnyConstraint, Assume, Tiling, Workgroup
 from wavespec.schema.language.expressions import EvaluationError, Expression, Name, Num
 from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.ops import AnyOp, Branch, Iterate, Repeat, Write
@@ -121,7 +121,7 @@ def _small_sizes(spec: KernelSpec, numbers: Sequence[int]) -> Iterator[dict[str,
             whole = complete_sizes(spec, sizes)
         except ValueError:
             continue
-        if all(whole[name] > 0 and _is_allowed(dim, whole[name]) for name, dim in spec.dims.items()):
+        if all(whole[name] > 0 for name in spec.dims) and _are_allowed(spec, whole):
             found += 1
             yield whole
         if found == _ENOUGH:
@@ -137,7 +137,7 @@ def _with_empty_dims(spec: KernelSpec, tried: Sequence[Mapping[str, int]]) -> It
             whole = complete_sizes(spec, {one: sizes[one] for one in sizes.keys() - derived} | {name: 0})
         except (ValueError, ArithmeticError):
             continue
-        if all(_is_allowed(dim, whole[one]) for one, dim in spec.dims.items()):
+        if _are_allowed(spec, whole):
             yield whole
 
 
@@ -145,6 +145,22 @@ def _with_steps(sizes: Mapping[str, int], steps: _Steps, params: Mapping[str, in
     """Sizes of dims, and beside them how many numbers a step may have."""
     known = {**params, **sizes, **{f"size({dim})": size for dim, size in sizes.items()}}
     return {**sizes, **{name: max(0, int(count.evaluate(known))) for name, count in steps.items()}}
+
+
+def _are_allowed(spec: KernelSpec, sizes: Mapping[str, int]) -> bool:
+    """Whether a call may have these sizes, as far as dims and assumptions of sizes alone say."""
+    known = {**resolve_params(spec), **sizes}
+    assumed = (one.condition for one in spec.constraints if isinstance(one, Assume))
+    return all(_is_allowed(dim, sizes[name]) for name, dim in spec.dims.items()) and all(
+        _holds(condition, known) for condition in assumed if known.keys() >= set(condition.names())
+    )
+
+
+def _holds(condition: Expression, known: Mapping[str, int]) -> bool:
+    try:
+        return bool(condition.evaluate(known))
+    except EvaluationError:  # it divides by an empty dim
+        return False
 
 
 def _is_allowed(dim: Dim, size: int) -> bool:

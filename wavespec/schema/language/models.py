@@ -197,6 +197,12 @@ class Schedule(SpecModel):
     """Roles of the waves of a workgroup."""
     workgroups: WorkgroupSchedule | None = None
     """The order in which tiles of the result are computed."""
+    materialize: Annotated[dict[Name, tuple[DimName, ...]], Field(max_length=16)] = Field(
+        default_factory=dict[Name, tuple[DimName, ...]], exclude_if=lambda value: not value
+    )
+    """Inputs, and values of the graph, that kernels of their own write to memory of the call before this one starts,
+    each with its dims in this order: `{a_tile: [M, K]}`. For a case. An operand that a product scales is written times
+    its scales, and an input with another order of its dims is the same input laid out anew."""
 
 
 class TensorOverride(SpecModel):

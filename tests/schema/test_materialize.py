@@ -1,0 +1,186 @@
+"""What a schedule materializes: the kernels that come of a case, and what is refused, at the entry that asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels import SPECS
+from wavespec.diagnostics import WavespecError
+from wavespec.schema import KernelSpec, load, loads
+from wavespec.schema.load import loads_plain
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.resolve import TargetCase, cases_for_target
+
+PRODUCT = """apiVersion: wavespec/v1
+kind: Kernel
+name: product
+dims: {M: {}, N: {}, K: {multiple_of: 32}}
+params: {HALF: 2}
+tensors:
+  x: {shape: [M, K], dtype: f16, space: shared}
+  w: {shape: [N, K], dtype: f16}
+  bias: {shape: [K], dtype: f16}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 32, axis: 0}
+  - {workgroup: N, tile: 32, axis: 1}
+  - {tiling: K, tile: 16}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - x_tile: {read: x}
+        - added: {read: bias}
+        - moved: "x_tile + added * HALF"
+        - w_tile: {read: w}
+        - acc: {mma: [moved, w_tile, acc]}
+  - {write: steps.acc, to: y}
+targets:
+  cpu:
+    cases:
+      - when: [M >= 64]
+        schedule: {materialize: ASKED}
+"""
+
+
+def case_of(asked: str, *changes: tuple[str, str]) -> TargetCase:
+    return cases_for_target(spec_of(asked, *changes), "cpu")[0]
+
+
+def spec_of(asked: str, *changes: tuple[str, str]) -> KernelSpec:
+    text = PRODUCT.replace("ASKED", asked)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return loads(text, "product.wave.yaml")
+
+
+def test_a_value_becomes_the_result_of_a_kernel_with_the_part_of_the_graph_that_makes_it() -> None:
+    before, kernel = case_of("{moved: [M, K]}").kernels
+    assert dump_yaml(before) == (
+        "apiVersion: wavespec/v1\nkind: Kernel\nname: product_moved\n\n"
+        "dims:\n  M: {min: 64}\n  K: {multiple_of: 32}\nparams:\n  HALF: 2\n\n"
+        "tensors:\n  x: {shape: [M, K], dtype: f16}\n  bias: {shape: [K], dtype: f16}\n"
+        "  moved_made: {shape: [M, K], dtype: f16, role: output}\n\n"
+        "constraints:\n  - {workgroup: K, tile: 512, axis: 0}\n  - {workgroup: M, tile: 8, axis: 1}\n"
+        "  - {wave: M, tile: 1}\n\n"
+        "graph:\n  - x_tile: {read: x}\n  - added: {read: bias}\n  - moved: x_tile + added * HALF\n"
+        "  - {write: moved, to: moved_made}\n"
+    )
+    assert {name: tensor.space for name, tensor in kernel.tensors.items()} == {
+        "moved_made": "shared",
+        "w": "global",
+        "y": "global",
+    }
+    text = dump_yaml(kernel)
+    assert "- moved: {read: moved_made, dims: [M, K]}" in text
+    assert "x_tile" not in text and "bias" not in text and "materialize" not in text
+
+
+def test_what_else_uses_the_parts_of_a_value_keeps_them() -> None:
+    _, kernel = case_of(
+        "{moved: [M, K]}",
+        ("mma: [moved, w_tile", "mma: [moved, other"),
+        ("        - acc:", "        - other: w_tile + added\n        - acc:"),
+    ).kernels
+    assert "bias" in kernel.tensors and "x" not in kernel.tensors
+
+
+def test_dims_in_another_order_are_those_of_the_tensor() -> None:
+    before, kernel = case_of("{w_tile: [K, N]}").kernels
+    assert before.tensors["w_tile_made"].shape == ("K", "N")
+    assert "- {write: w_tile, to: w_tile_made, at: {K: K, N: N}}" in dump_yaml(before)
+    assert "- w_tile: {read: w_tile_made, dims: [N, K]}" in dump_yaml(kernel)
+
+
+def test_an_input_is_turned_with_neighbours_as_one_dim() -> None:
+    case = next(one for one in cases_for_target(load(SPECS / "conv2d_nchw.wave.yaml"), "sm_90") if one.before)
+    x, w, kernel = case.kernels
+    assert "- turned: {read: x, dims: [N, H_W, C], at: {H: H_W // size(W), W: H_W % size(W)}}" in dump_yaml(x)
+    assert "H_W: {equals: H * W}" in dump_yaml(x)
+    assert x.tensors["x_made"].shape == ("N", "H", "W", "C") and w.tensors["w_made"].shape == ("O", "R", "S", "C")
+    assert list(kernel.tensors) == ["x_made", "w_made", "y"]
+
+
+def test_an_operand_with_a_scale_is_made_times_that() -> None:
+    case = cases_for_target(load(SPECS / "matmul_mxf8.wave.yaml"), "sm_90")[0]
+    a, b, kernel = case.kernels
+    assert list(a.tensors) == ["a", "a_scale", "a_tile_made"] and a.tensors["a_tile_made"].dtype == "bf16"
+    assert "- a_tile_scaled: bf16(f32(a_tile) * f32(a_factor))" in dump_yaml(a)
+    assert list(b.tensors) == ["b", "b_scale", "b_tile_made"]
+    assert list(kernel.tensors) == ["a_tile_made", "b_tile_made", "c"] and "scales" not in dump_yaml(kernel)
+
+
+def test_tensors_that_only_tell_sizes_stay() -> None:
+    """Of weights in groups only the input knows how many channels there are, and only the weights, how many a group."""
+    weights, kernel = cases_for_target(load(SPECS / "conv2d_grouped.wave.yaml"), "sm_90")[0].kernels
+    assert list(weights.tensors) == ["x", "w", "weights_made"]
+    assert list(kernel.tensors) == ["weights_made", "w", "x", "y"]
+
+
+@pytest.mark.parametrize("name", ["matmul_mxf4", "conv2d_nchw", "conv2d_grouped"])
+def test_every_kernel_is_a_plain_spec_like_any_other(name: str) -> None:
+    for case in cases_for_target(load(SPECS / f"{name}.wave.yaml"), "sm_90"):
+        for one in case.before:
+            assert loads_plain(dump_yaml(one)) == one
+
+
+def test_cases_without_any_have_one_kernel() -> None:
+    *_, last = cases_for_target(spec_of("{moved: [M, K]}"), "cpu")
+    assert last.kernels == (last.spec,)
+
+
+REFUSED = {
+    "unknown": ("{q: [M, K]}", "there is no such input or value"),
+    "dims": ("{moved: [M]}", "it has the dims 'M' and 'K'"),
+    "product": ("{acc: [M, N]}", "it is made by 'mma'"),
+    "output": ("{y: [M, N]}", "the kernel writes it"),
+}
+
+
+@pytest.mark.parametrize(("asked", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_no_kernel_of_its_own_makes_is_refused_where_it_is_asked_for(asked: str, why: str) -> None:
+    with pytest.raises(WavespecError, match="cannot be materialized") as caught:
+        spec_of(asked)
+    (found,) = caught.value.diagnostics
+    assert why in found.message and found.code == "cannot-materialize"
+    assert found.span is not None and found.span.line == 32 and found.hints
+
+
+def test_views_are_refused_as_inputs() -> None:
+    with pytest.raises(WavespecError, match="it may have any strides"):
+        spec_of("{w: [K, N]}", ("w: {shape: [N, K], dtype: f16}", "w: {shape: [N, K], dtype: f16, strides: any}"))
+
+
+def test_the_kernel_for_all_sizes_is_one_kernel() -> None:
+    with pytest.raises(WavespecError, match="the kernel for all sizes is one kernel"):
+        loads(
+            PRODUCT.replace(
+                "  cpu:\n    cases:\n      - when: [M >= 64]\n        schedule", "  cpu:\n    schedule"
+            ).replace("ASKED", "{moved: [M, K]}")
+        )
+
+
+def test_of_a_scaled_product_both_operands_are_made() -> None:
+    text = (SPECS / "matmul_mxf4.wave.yaml").read_text().replace(", b_tile: [N, K]}", "}")
+    with pytest.raises(WavespecError, match="both operands are, or none") as caught:
+        loads(text)
+    assert "Materialize 'b_tile' as well." in caught.value.diagnostics[0].hints
+
+
+def test_scales_that_are_no_powers_of_two_are_refused() -> None:
+    text = (SPECS / "matmul_mxf4.wave.yaml").read_text()
+    with pytest.raises(WavespecError, match="no power of two"):
+        loads(text.replace("dtype: f8e8m0fnu", "dtype: f32"))
+
+
+def test_a_value_that_is_used_without_its_scale_is_refused() -> None:
+    text = (SPECS / "matmul_mxf4.wave.yaml").read_text()
+    two = "        - acc: {mma: [a_tile, b_tile, acc], scales: [a_factor, b_factor]}\n"
+    assert two in text
+    other = "        - second: {mma: [a_tile, b_tile, acc], scales: [b_factor, b_factor]}\n"
+    with pytest.raises(WavespecError):
+        loads(text.replace(two, f"{other}{two}"))

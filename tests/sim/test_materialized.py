@@ -1,0 +1,64 @@
+"""Cases whose operands kernels before make: every such case of the specs in the simulator, all of its kernels, partial tiles
+included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.kernels import Sizes, Subject, subjects
+from tests.sim.cases import lowered_case, run_case
+from wavespec.ir.kernel import Op, rewrite
+from wavespec.ir.thread_ops import STORE
+from wavespec.schema.resolve import TargetCase
+from wavespec.targets.machine import machines
+
+(HOPPER,) = machines("sm_90")
+_MX = ({"M": 70, "N": 72, "K": 96},)
+_IMAGES = {"N": 2, "H": 6, "W": 10, "R": 3, "S": 3}
+_ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}
+SIZES: dict[str, tuple[Sizes, ...]] = {
+    "matmul_mxf4": _MX,
+    "matmul_mxf8": _MX,
+    "conv2d_nchw": tuple({**images, "C": c, "O": 72} for images, c in ((_IMAGES, 64), (_ODD, 128), (_ODD, 48))),
+    "conv2d_nchw_f32": tuple({**images, "C": 64, "O": 72} for images in (_IMAGES, _ODD)),
+    "conv2d_grouped": ({**_ODD, "C": 128, "O": 64, "D": 16}, {**_IMAGES, "C": 128, "O": 128, "D": 64}),
+    "conv2d_grouped_f32": ({**_ODD, "C": 64, "O": 64, "D": 4},),
+}
+"""Of each case, such as it is for."""
+CASES = [
+    (subject, number, case)
+    for subject in subjects("sm_90")
+    for number, case in enumerate(subject.cases("sm_90"))
+    if case.before
+]
+
+
+@pytest.mark.parametrize(
+    ("subject", "number", "case"), CASES, ids=[f"{subject.name}-{number}" for subject, number, _ in CASES]
+)
+def test_every_case_is_right_without_a_race(subject: Subject, number: int, case: TargetCase) -> None:
+    sizes = subject.complete(SIZES[subject.name.removesuffix("_f16")][number])
+    inputs = subject.inputs(sizes)
+    subject.check(inputs, run_case(subject, case, lowered_case(case, HOPPER), HOPPER, sizes, inputs), sizes)
+
+
+def test_all_that_is_materialized_is_tried() -> None:
+    tried = {(name, number) for name, sizes in SIZES.items() for number in range(len(sizes))}
+    assert {(subject.name.removesuffix("_f16"), number) for subject, number, _ in CASES} == tried
+
+
+def test_what_a_kernel_before_leaves_out_is_found() -> None:
+    """The kernel reads what was never written, which is no number, and its results are not those of the reference."""
+    subject, _, case = next(one for one in CASES if one[0].name == "matmul_mxf8")
+    first, *others = lowered_case(case, HOPPER)
+
+    def dropped(op: Op) -> tuple[Op, ...]:
+        return () if op["memory"] == "a_tile_made" else (op,)
+
+    without = replace(first, body=rewrite(first.body, dropped, STORE))
+    sizes = subject.complete({"M": 70, "N": 72, "K": 96})
+    inputs = subject.inputs(sizes)
+    with pytest.raises(AssertionError, match="No workgroup writes element"):
+        run_case(subject, case, (without, *others), HOPPER, sizes, inputs)

@@ -1,0 +1,33 @@
+"""The schedules of a kernel go in; what they materialize and no kernel of its own could write comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wavespec.diagnostics import WavespecError
+from wavespec.schema.language.models import KernelSpec, Schedule
+from wavespec.schema.materialize import CannotMaterialize, kernels_of
+from wavespec.schema.resolve import spec_with_override
+
+
+def check_materialize(spec: KernelSpec) -> Iterator[WavespecError]:
+    """Of a spec whose graph is right."""
+    for schedule in (spec.schedule, *(settings.schedule for settings in spec.targets.values())):
+        yield from _for_all_sizes(schedule)
+    for settings in spec.targets.values():
+        whole = spec_with_override(spec, settings)
+        for case in settings.cases:
+            if case.schedule is not None and case.schedule.materialize:
+                try:
+                    kernels_of(spec_with_override(whole, case))
+                except WavespecError as error:
+                    yield error
+
+
+def _for_all_sizes(schedule: Schedule | None) -> Iterator[WavespecError]:
+    """A kernel for all sizes has the tensors of a call, and no memory between."""
+    if schedule is not None:
+        for name in schedule.materialize:
+            hint = "Move it to the schedule of a case: 'cases: [{when: [M >= 1024], schedule: {...}}]'."
+            where = schedule.where_key("materialize", name)
+            yield CannotMaterialize(where, name, "the kernel for all sizes is one kernel", hint)

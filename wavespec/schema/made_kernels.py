@@ -1,0 +1,201 @@
+"""An input, or what makes a value, goes in; the plain spec of a kernel that writes it to a tensor of its own comes out.
+
+Inputs are laid out anew by a transposition; a value is made element by element.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, Final, cast
+
+from wavespec.ir.dtype import SCALED_PRODUCT
+from wavespec.schema.language.constraints import AnyConstraint, Wave, Workgroup
+from wavespec.schema.language.dtypes import DType
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.index_parser import parse_index
+from wavespec.schema.language.models import Dim, KernelSpec, Tensor
+from wavespec.schema.ops import AnyOp, Formula, Read, ValueOp, Write
+from wavespec.schema.reading.spec_to_yaml import spec_to_data
+
+_ROW, _ROWS = 512, 8
+"""The tile of a value; each wave has a row of it, 16 elements for each of 32 lanes."""
+_SIDE, _WAVES, _LEAST_SIDE = 64, 4, 8
+"""The tile of a transposition is a square, of which each wave has a part."""
+_WORD: Final = re.compile(r"[^\W\d]\w*")
+
+
+def made_name(name: str) -> str:
+    """The tensor that holds what is called `name`."""
+    return f"{name}_made"
+
+
+def words_of(data: object) -> list[str]:
+    """The names in what stands behind the fields of an op, as often as they do."""
+    if isinstance(data, str):
+        return _WORD.findall(data)
+    if not isinstance(data, dict | list):
+        return []
+    parts = cast("dict[str, object]", data).values() if isinstance(data, dict) else cast("list[object]", data)
+    return [word for part in parts for word in words_of(part)]
+
+
+def writing_value(
+    spec: KernelSpec,
+    name: str,
+    ops: Sequence[ValueOp],
+    type_: tuple[tuple[str, ...], DType],
+    dims: tuple[str, ...],
+    scale: str = "",
+) -> KernelSpec:
+    """The kernel that makes a value by ``ops``, times ``scale`` where there is one, and writes it.
+
+    Args:
+        type_: the dims and the element type of what is written.
+        dims: those of the tensor, in order.
+    """
+    own, dtype = type_
+    graph: list[AnyOp] = list(cast("Sequence[AnyOp]", ops))
+    if scale:
+        graph.append(Formula(name=f"{name}_scaled", text=f"{SCALED_PRODUCT}(f32({name}) * f32({scale}))"))
+    at = {} if dims == own else {dim: parse_index(dim) for dim in dims}
+    graph.append(Write(value=f"{name}_scaled" if scale else name, to=made_name(name), at=at))
+    read = {one.tensor for one in ops if isinstance(one, Read)}
+    tensors = {
+        one: tensor.model_copy(update={"space": "global"}) for one, tensor in spec.tensors.items() if one in read
+    }
+    tensors[made_name(name)] = Tensor(shape=dims, dtype=dtype, role="output")
+    return _plain(spec, name, tensors, graph, _tiles_of_rows(dims))
+
+
+def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...]) -> KernelSpec:
+    """The kernel that writes an input with another order of its dims; those that stay side by side are one to it."""
+    tensor = spec.tensors[name]
+    groups = _side_by_side(tensor.shape, dims)
+    whole = {group: "_".join(group) for group in groups}
+    at = {dim: place for group, one in whole.items() if len(group) > 1 for dim, place in _places(group, one).items()}
+    row = next(group for group in groups if group[-1] == tensor.shape[-1])
+    is_turned = row != groups[-1]
+    tensors = {
+        name: tensor.model_copy(update={"space": "shared" if is_turned else "global"}),
+        made_name(name): Tensor(shape=dims, dtype=tensor.dtype, role="output"),
+    }
+    graph: list[AnyOp] = [
+        Read(name="turned", tensor=name, dims=tuple(whole.values()), at=at),
+        Write(value="turned", to=made_name(name), at=at),
+    ]
+    tiles = _tiles_of_turn(spec, groups, row, whole) if is_turned else _tiles_of_rows(tuple(whole.values()))
+    own = {one: Dim(equals=parse_expression(" * ".join(group))) for group, one in whole.items() if len(group) > 1}
+    return _plain(spec, name, tensors, graph, tiles, own)
+
+
+def _side_by_side(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, ...]]:
+    """The dims in their new order, those together that are neighbours in both."""
+    groups: list[tuple[str, ...]] = []
+    for dim in after:
+        place = before.index(dim)
+        if groups and place and before[place - 1] == groups[-1][-1]:
+            groups[-1] = (*groups[-1], dim)
+        else:
+            groups.append((dim,))
+    return groups
+
+
+def _places(group: Sequence[str], name: str) -> dict[str, Expression]:
+    """Where along each dim of a group element ``name`` of all of it is."""
+    places: dict[str, Expression] = {}
+    for number, dim in enumerate(group):
+        inner = "".join(f" // size({other})" for other in reversed(group[number + 1 :]))
+        places[dim] = parse_index(f"{name}{inner} % size({dim})" if number else f"{name}{inner}")
+    return places
+
+
+def _tiles_of_rows(dims: Sequence[str]) -> list[AnyConstraint]:
+    *outer, row = dims
+    found: list[AnyConstraint] = [_workgroup(row, _ROW, 0)]
+    if outer:
+        found += [_workgroup(outer[-1], _ROWS, 1), Wave(dim=outer[-1], tile=_number(1))]
+    return found + [_workgroup(dim, 1, 2) for dim in outer[:-1]]
+
+
+def _tiles_of_turn(
+    spec: KernelSpec, groups: Sequence[tuple[str, ...]], row: tuple[str, ...], whole: Mapping[tuple[str, ...], str]
+) -> list[AnyConstraint]:
+    """Of what lies side by side before (``row``) and after; longer along one where the other is known to be short."""
+    sides = {row: _SIDE, groups[-1]: _SIDE}
+    for group, other in ((row, groups[-1]), (groups[-1], row)):
+        sizes = [spec.dims[dim].value for dim in group]
+        if None not in sizes and (size := prod(cast("list[int]", sizes))) < _SIDE // 2:
+            sides[group] = max(_LEAST_SIDE, 1 << (size - 1).bit_length())
+            sides[other] = 2 * _SIDE
+    found: list[AnyConstraint] = [
+        _workgroup(whole[group], side, axis) for axis, (group, side) in enumerate(sides.items())
+    ]
+    found += [_workgroup(whole[group], 1, 2) for group in groups if group not in sides]
+    longest = max(sides, key=lambda group: sides[group])
+    return [*found, Wave(dim=whole[longest], tile=_number(sides[longest] // _WAVES))]
+
+
+def _all_behind(names: Sequence[str], follows: Mapping[str, Expression]) -> set[str]:
+    """The names, and all that what is called so is made of."""
+    pending, found = list(names), set[str]()
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += follows[name].names() if name in follows else ()
+    return found
+
+
+def with_sizes(
+    dims: Mapping[str, Dim], tensors: Mapping[str, Tensor], others: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Those of the ``others`` that nothing reads, but by which a call knows the sizes of ``dims`` that none of
+    ``tensors`` has."""
+    known = {dim for tensor in tensors.values() if tensor.role != "output" for dim in tensor.shape}
+    missing = {dim for dim, one in dims.items() if one.value is None and one.equals is None} - known
+    found: dict[str, Tensor] = {}
+    for name, tensor in others.items():
+        if name not in tensors and tensor.role != "output" and not missing.isdisjoint(tensor.shape):
+            found[name] = tensor
+            missing.difference_update(tensor.shape)
+    return found
+
+
+def _workgroup(dim: str, tile: int, axis: int) -> Workgroup:
+    return Workgroup(dim=dim, tile=_number(tile), axis=axis)
+
+
+def _number(value: int) -> Expression:
+    return parse_expression(str(value))
+
+
+def _plain(
+    spec: KernelSpec,
+    name: str,
+    tensors: Mapping[str, Tensor],
+    graph: Sequence[AnyOp],
+    constraints: Sequence[AnyConstraint],
+    dims: Mapping[str, Dim] | None = None,
+) -> KernelSpec:
+    """A plain spec of these parts, with the dims and parameters of ``spec`` that they use, and ``dims`` of its own."""
+    known = {**spec.dims, **(dims or {})}
+    follows = {dim: one.equals for dim, one in known.items() if one.equals is not None} | spec.params
+    words = [word for op in graph for word in words_of(spec_to_data(op))]
+    used = _all_behind([*words, *(dim for tensor in tensors.values() for dim in tensor.shape)], follows)
+    others = with_sizes({dim: one for dim, one in known.items() if dim in used}, tensors, spec.tensors)
+    used |= _all_behind([dim for tensor in others.values() for dim in tensor.shape], follows)
+    update: dict[str, Any] = {
+        "name": f"{spec.name}_{name}",
+        "doc": "",
+        "dims": {dim: one for dim, one in known.items() if dim in used},
+        "params": {param: value for param, value in spec.params.items() if param in used},
+        "tensors": {**others, **tensors},
+        "graph": tuple(graph),
+        "constraints": tuple(constraints),
+        "schedule": None,
+        "workloads": (),
+    }
+    return spec.model_copy(update=update).with_own_schedule(False)

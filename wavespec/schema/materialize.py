@@ -1,0 +1,236 @@
+"""The plain spec of a case goes in; the kernels that write what its schedule materializes, and the one that reads it,
+come out: plain specs like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from wavespec.diagnostics import WavespecError, Where, listing, quote
+from wavespec.ir.dtype import SCALED_PRODUCT
+from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.language.base import Position
+from wavespec.schema.language.dtypes import DType
+from wavespec.schema.language.models import KernelSpec, Schedule, Space
+from wavespec.schema.made_kernels import made_name, with_sizes, words_of, writing_input, writing_value
+from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Index, Mma, Read, Size, Structured, ValueOp, every
+from wavespec.schema.ops.elementwise import ELEMENTWISE
+from wavespec.schema.reading.spec_to_yaml import spec_to_data
+
+_COPIED: Final = (Read, Formula, Cast, Bitcast, Index, Size, *ELEMENTWISE)
+"""What a value may be made of for a kernel of its own to make it."""
+
+
+class CannotMaterialize(WavespecError, code="cannot-materialize"):
+    """What a schedule materializes is nothing that a kernel of its own could write."""
+
+    def __init__(self, where: Where, name: str, why: str, hint: str) -> None:
+        super().__init__(where, f"{quote(name)} cannot be materialized: {why}.", hints=[hint], about=[name])
+
+
+def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
+    """The kernels that a call runs one after another, the last of which writes the results. What they hand on is called
+    as it is in the spec, with `_made` behind it.
+
+    Raises:
+        CannotMaterialize: something that the schedule names, at its place there.
+    """
+    schedule = spec.schedule
+    if schedule is None or not schedule.materialize:
+        return (spec,)
+    found = {name: _Asked(spec, schedule, name) for name in schedule.materialize}
+    values = {name: asked.value() for name, asked in found.items() if name not in spec.tensors}
+    kernels: list[KernelSpec] = []
+    for name, dims in schedule.materialize.items():
+        if name in spec.tensors:
+            found[name].check_input()
+            found[name].check_dims(spec.tensors[name].shape)
+            kernel = writing_input(spec, name, dims)
+        else:
+            found[name].check_dims(values[name].dims)
+            kernel = writing_value(
+                spec, name, values[name].ops, (values[name].dims, values[name].dtype), dims, values[name].scale
+            )
+        span = schedule.key_span_of("materialize", name)
+        kernel.was_written_at({(): Position(span)} if span else {})
+        kernels.append(kernel)
+    return (*kernels, _reading(spec, schedule, values, kernels))
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What makes a value that is materialized, in order, its type, and what products multiply it by, if they do."""
+
+    ops: tuple[ValueOp, ...]
+    dims: tuple[str, ...]
+    dtype: DType
+    scale: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An entry of `materialize`."""
+
+    spec: KernelSpec
+    schedule: Schedule
+    name: str
+
+    def refused(self, why: str, hint: str) -> CannotMaterialize:
+        return CannotMaterialize(self.schedule.where_key("materialize", self.name), self.name, why, hint)
+
+    def check_dims(self, own: Sequence[str]) -> None:
+        if sorted(self.schedule.materialize[self.name]) != sorted(own):
+            hint = "List each of them once, the one whose elements lie side by side last."
+            raise self.refused(f"it has the dims {listing(own)}", hint)
+
+    def check_input(self) -> None:
+        tensor = self.spec.tensors[self.name]
+        if tensor.role != "input":
+            raise self.refused("the kernel writes it", "Name an input, or a value.")
+        if tensor.is_strided:
+            raise self.refused("it may have any strides", "Name the value that is read of it.")
+
+    def value(self) -> _Value:
+        """Of an entry that is no tensor."""
+        spec, name = self.spec, self.name
+        found = list(_definitions(spec.graph, name, {}))
+        if len(found) != 1:
+            what = "several values have the name" if found else "there is no such input or value"
+            raise self.refused(what, "Name an input, or a value that is defined once.")
+        types = plain_graph(spec)[1]
+        scale = self._scale()
+        if scale and types[scale].dtype != "f8e8m0fnu":
+            why = f"its scale {quote(scale)} is no power of two, by which an element keeps all of its bits"
+            raise self.refused(why, "Leave it to the product, which scales its sums.")
+        found += _definitions(spec.graph, scale, {}) if scale else ()
+        ops = _made_of(found)
+        for one in ops:
+            if not isinstance(one, _COPIED):
+                raise self.refused(f"it is made by {quote(one.word)}", "Name a value that reads and arithmetic make.")
+        return _Value(ops, types[name].dims, SCALED_PRODUCT if scale else types[name].dtype, scale)
+
+    def _scale(self) -> str:
+        """What products multiply the value by; empty where none does."""
+        products = list(every(Mma, self.spec.graph))
+        pairs = [
+            (product, scale)
+            for product in products
+            if product.scales is not None
+            for operand, scale in zip((product.lhs, product.rhs), product.scales, strict=True)
+            if operand == self.name
+        ]
+        if not pairs:
+            return ""
+        uses = sum(words_of(spec_to_data(op)).count(self.name) for op in self.spec.graph)
+        if len({scale for _, scale in pairs}) > 1 or len(pairs) < uses:
+            raise self.refused(
+                "not all that uses it multiplies it by one scale", "Read its tensor again for the others."
+            )
+        operands = {operand for product, _ in pairs for operand in (product.lhs, product.rhs)}
+        for other in sorted(operands - self.schedule.materialize.keys()):
+            hint = f"Materialize {quote(other)} as well."
+            raise self.refused("of a product with scales both operands are, or none", hint)
+        return pairs[0][1]
+
+
+def _definitions(
+    body: Sequence[AnyOp], name: str, visible: Mapping[str, ValueOp]
+) -> Iterator[tuple[ValueOp, Mapping[str, ValueOp]]]:
+    """The ops that define a value of this name, each with the ops whose results it may use, in order."""
+    known = dict(visible)
+    for op in body:
+        if isinstance(op, Structured):
+            for field in op.bodies:
+                yield from _definitions(getattr(op, field), name, {**known, **dict.fromkeys(op.carry, op)})
+        if isinstance(op, ValueOp):
+            if op.name == name and op.is_value:
+                yield op, dict(known)
+            known[op.name] = op
+
+
+def _made_of(found: Sequence[tuple[ValueOp, Mapping[str, ValueOp]]]) -> tuple[ValueOp, ...]:
+    """The ops with all that they use of what each may use, in order."""
+    visible = dict[str, ValueOp]()
+    for op, known in found:
+        visible |= {**known, op.name: op}
+    pending = [op for op, _ in found]
+    needed = {id(op) for op in pending}
+    while pending:
+        used = (visible[word] for word in words_of(spec_to_data(pending.pop())) if word in visible)
+        new = {id(op): op for op in used if id(op) not in needed}
+        needed |= new.keys()
+        pending += new.values()
+    return tuple({id(op): op for op in visible.values() if id(op) in needed}.values())
+
+
+def _reading(
+    spec: KernelSpec, schedule: Schedule, values: Mapping[str, _Value], kernels: Sequence[KernelSpec]
+) -> KernelSpec:
+    """The kernel with what was made in place of what it was made of."""
+    shapes = {name: tensor.shape for name, tensor in spec.tensors.items() if name in schedule.materialize}
+    graph = _without_unused(_replaced(spec.graph, values, shapes), values)
+    read = {op.tensor for op in every(Read, graph)}
+    spaces = {made_name(name): _space(spec, name, values) for name in schedule.materialize}
+    made = {
+        name: tensor.model_copy(update={"role": "input", "space": spaces[name]})
+        for kernel in kernels
+        for name, tensor in kernel.tensors.items()
+        if tensor.role == "output"
+    }
+    kept = {name: one for name, one in spec.tensors.items() if one.role != "input" or name in read}
+    update = {
+        "graph": graph,
+        "tensors": {**made, **with_sizes(spec.dims, {**made, **kept}, spec.tensors), **kept},
+        "schedule": schedule.model_copy(update={"materialize": {}}),
+    }
+    return spec.model_copy(update=update)
+
+
+def _space(spec: KernelSpec, name: str, values: Mapping[str, _Value]) -> Space:
+    """Where tiles are staged: as those of the input, or of the first one that a value is made of."""
+    read = [op.tensor for op in values[name].ops if isinstance(op, Read)] if name in values else [name]
+    return spec.tensors[read[0]].space if read else "global"
+
+
+def _replaced(
+    body: Sequence[AnyOp], values: Mapping[str, _Value], shapes: Mapping[str, tuple[str, ...]]
+) -> tuple[AnyOp, ...]:
+    """The graph that reads ``values``, and inputs of these ``shapes``, where they were made."""
+
+    def changed(op: AnyOp) -> AnyOp:
+        update: dict[str, Any] = {}
+        if isinstance(op, Structured):
+            update = {field: _replaced(getattr(op, field), values, shapes) for field in op.bodies}
+        elif isinstance(op, Mma) and op.lhs in values:
+            update = {"scales": None}
+        elif isinstance(op, Read) and op.tensor in shapes:
+            update = {"tensor": made_name(op.tensor), "dims": op.dims or shapes[op.tensor]}
+        elif isinstance(op, ValueOp) and op.name in values:
+            read = Read(name=op.name, tensor=made_name(op.name), dims=values[op.name].dims)
+            read.was_written_at(op.positions)
+            return cast("AnyOp", read)
+        return op.model_copy(update=update) if update else op
+
+    return tuple(map(changed, body))
+
+
+def _without_unused(body: tuple[AnyOp, ...], values: Mapping[str, _Value]) -> tuple[AnyOp, ...]:
+    """The graph without what made the values, where nothing else uses it."""
+    gone = {op.name for value in values.values() for op in value.ops} - values.keys()
+    while True:
+        used = {word for op in body for word in words_of(spec_to_data(op))}
+        left = _without(body, gone - used)
+        if left == body:
+            return left
+        body = left
+
+
+def _without(body: Sequence[AnyOp], gone: set[str]) -> tuple[AnyOp, ...]:
+    def changed(op: AnyOp) -> AnyOp:
+        if not isinstance(op, Structured):
+            return op
+        return op.model_copy(update={field: _without(getattr(op, field), gone) for field in op.bodies})
+
+    return tuple(changed(op) for op in body if getattr(op, "name", "") not in gone)
