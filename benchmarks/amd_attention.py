@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks.amd_figures import Code, loop, names, waves
 from wavespec.pipeline import build_variant
 from wavespec.schema import KernelSpec, load
+from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.families.load_family import load_family
-from wavespec.schema.resolve import case_for_sizes, cases_for_target
 from wavespec.targets.machine import Machine, machines
 
 SPECS = Path(__file__).parent.parent / "specs"

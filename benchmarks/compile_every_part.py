@@ -16,7 +16,8 @@ from typing import NamedTuple
 from wavespec.emit.targets import module_to_binaries
 from wavespec.generate import kernels_in, load_spec
 from wavespec.pipeline import emit
-from wavespec.schema.resolve import cases_for_target, targets_of
+from wavespec.schema.cases import cases_for_target
+from wavespec.schema.resolve import targets_of
 from wavespec.targets.machine import machines
 
 SPECS = Path(__file__).parents[1] / "specs"

@@ -1,14 +1,17 @@
-"""`conv2d_nhwc` goes in, kernels come out; kernels and an NVIDIA GPU go in, checks and times beside cuDNN come out.
+"""A spec of convolutions goes in, kernels come out; kernels and an NVIDIA GPU go in, checks and times beside cuDNN come
+out.
 
 Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on another machine:
 
-    python benchmarks/conv_h200.py build FOLDER [--layer ...]
-    python benchmarks/conv_h200.py run FOLDER [--layer N,H,W,C,O,R,S,STRIDE,PADDING,DILATION ...] [--rounds COUNT]
+    python benchmarks/conv_h200.py build FOLDER [--kernel conv2d_nchw] [--layer ...]
+    python benchmarks/conv_h200.py run FOLDER [--kernel conv2d_nchw] [--rounds COUNT]
+        [--layer N,H,W,C,O,R,S,STRIDE,PADDING,DILATION,GROUPS ...]
 
-bf16, images and filters in torch.channels_last.  Stride, padding and dilation are compiled in, all other sizes are
-those of the call.  The peer is `torch.nn.functional.conv2d` with `cudnn.benchmark`.  Both run in turns, with 256 MiB
-written between calls so that operands come from memory; figures are medians.  Results are compared on whole numbers,
-where they have to be equal.
+A kernel is `conv2d_nhwc`, `conv2d_nchw` or `conv2d_grouped`, in bf16, or, with `_f32` behind it, in f32.  Images and
+filters are in torch.channels_last but for NCHW.  Stride, padding and dilation are compiled in, all other sizes are
+those of the call.  The peer is `torch.nn.functional.conv2d` with `cudnn.benchmark`, in f32 without TF32, unless
+`--tf32` allows it.  Both run in turns, with 256 MiB written between calls so that operands come from memory; figures
+are medians.  Results are compared on whole numbers, where they have to be equal.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ class Layer(NamedTuple):
     stride: int = 1
     padding: int = 1
     dilation: int = 1
+    groups: int = 1
 
     @property
     def windows(self) -> tuple[int, int, int]:
@@ -53,6 +57,7 @@ class Layer(NamedTuple):
     def __str__(self) -> str:
         more = f" / {self.stride}" if self.stride > 1 else ""
         more += f" dilated {self.dilation}" if self.dilation > 1 else ""
+        more += f" in {self.groups} groups" if self.groups > 1 else ""
         return f"{self.n} x {self.h} x {self.w} x {self.c} -> {self.o}, {self.r} x {self.s}{more}"
 
 
@@ -97,6 +102,21 @@ DIFFUSION = (
     Layer(1, 256, 256, 256, 256),
     Layer(1, 512, 512, 128, 128),
 )
+GROUPED = tuple(
+    Layer(32, size, size, c, c, groups=groups)
+    for size, c, groups in (
+        (56, 128, 32),
+        (28, 256, 32),
+        (14, 512, 32),
+        (7, 1024, 32),
+        (56, 256, 32),
+        (14, 512, 8),
+        (56, 64, 8),
+        (28, 160, 10),
+        (14, 400, 25),
+    )
+)
+"""ResNeXt and RegNet."""
 SMALL = (
     Layer(3, 13, 11, 128, 136),
     Layer(2, 30, 29, 64, 192),
@@ -110,6 +130,39 @@ SMALL = (
     Layer(2, 15, 22, 64, 40, 5, 5, padding=2),
 )
 """What is right before anything is timed: odd sizes, and all ways of moving."""
+SMALL_GROUPED = (
+    Layer(3, 13, 11, 128, 64, groups=32),
+    Layer(2, 30, 29, 128, 128, groups=2),
+    Layer(2, 9, 9, 48, 24, groups=6),
+    Layer(5, 7, 9, 64, 128, 1, 1, padding=0, groups=16),
+    Layer(3, 31, 27, 256, 256, stride=2, groups=16),
+    Layer(2, 40, 21, 128, 64, padding=2, dilation=2, groups=4),
+)
+
+
+class Kind(NamedTuple):
+    """A kernel of the specs: what its tensors are."""
+
+    name: str
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float32 if self.name.endswith("_f32") else torch.bfloat16
+
+    @property
+    def is_channels_last(self) -> bool:
+        return "nchw" not in self.name
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return GROUPED if "grouped" in self.name else (*RESNET_50, *DIFFUSION)
+
+    @property
+    def small(self) -> tuple[Layer, ...]:
+        return SMALL_GROUPED if "grouped" in self.name else SMALL
+
+    def file(self, folder: Path, windows: tuple[int, int, int]) -> Path:
+        return folder / f"{self.name}_{'_'.join(map(str, windows))}.wavespec"
 
 
 def main() -> None:
@@ -120,20 +173,24 @@ def main() -> None:
     running = commands.add_parser("run", help="check and time kernels on this machine's GPU")
     for command in (building, running):
         command.add_argument("folder", type=Path)
-        command.add_argument("--layer", type=_layer, nargs="*", default=(*RESNET_50, *DIFFUSION))
+        command.add_argument("--kernel", type=Kind, default=Kind("conv2d_nhwc"))
+        command.add_argument("--layer", type=_layer, nargs="*")
     running.add_argument("--rounds", type=int, default=5)
+    running.add_argument("--tf32", action="store_true", help="let cuDNN round factors of f32 to TF32")
     arguments = parser.parse_args()
+    kind, layers = arguments.kernel, arguments.layer or arguments.kernel.layers
     if arguments.command == "build":
-        build_all(arguments.folder, (*arguments.layer, *SMALL))
+        build_all(arguments.folder, kind, (*layers, *kind.small))
     else:
-        run(arguments.folder, arguments.layer, arguments.rounds)
+        torch.backends.cudnn.allow_tf32 = arguments.tf32
+        run(arguments.folder, kind, layers, arguments.rounds)
 
 
 def _layer(text: str) -> Layer:
     return Layer(*map(int, text.split(",")))
 
 
-def build_all(folder: Path, layers: Sequence[Layer]) -> None:
+def build_all(folder: Path, kind: Kind, layers: Sequence[Layer]) -> None:
     """Compile a kernel for every stride, padding and dilation of the layers into ``folder``, one file each."""
     from wavespec.pipeline import build
     from wavespec.runtime import pack_artifact
@@ -141,71 +198,71 @@ def build_all(folder: Path, layers: Sequence[Layer]) -> None:
     from wavespec.schema.language.expressions import Num
 
     folder.mkdir(parents=True, exist_ok=True)
-    spec = load(Path("specs/conv2d_nhwc.wave.yaml"))
+    spec = load(Path(f"specs/{kind.name}.wave.yaml"))
     for windows in dict.fromkeys(layer.windows for layer in layers):
         params = dict(zip(("STRIDE", "PAD", "DILATION"), map(Num, windows), strict=True))
-        path = _file(folder, windows)
+        path = kind.file(folder, windows)
         path.write_bytes(pack_artifact(build(spec.model_copy(update={"params": {**spec.params, **params}}), "sm_90")))
         print(path, flush=True)
 
 
-def _file(folder: Path, windows: tuple[int, int, int]) -> Path:
-    return folder / f"conv2d_nhwc_{'_'.join(map(str, windows))}.wavespec"
-
-
-def run(folder: Path, layers: Sequence[Layer], rounds: int) -> None:
+def run(folder: Path, kind: Kind, layers: Sequence[Layer], rounds: int) -> None:
     """Print what is wrong, and a row for each layer."""
     torch.backends.cudnn.benchmark = True
     version = torch.backends.cudnn.version()
     print(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, torch {torch.__version__}, cuDNN {version}\n")
-    ways = dict.fromkeys(layer.windows for layer in (*layers, *SMALL))
-    kernels = {
-        way: Kernel(unpack_artifact(_file(folder, way).read_bytes())) for way in ways if _file(folder, way).exists()
-    }
-    wrong = [str(layer) for layer in SMALL if layer.windows in kernels and not is_exact(kernels[layer.windows], layer)]
-    print(f"{len(SMALL)} small layers on whole numbers: {'WRONG: ' + '; '.join(wrong) if wrong else 'exact'}\n")
-    print("| layer | cuDNN µs | µs | TFLOP/s | of cuDNN |\n|---|---:|---:|---:|---:|")
-    ratios = [row(kernels[layer.windows], layer, rounds) for layer in layers]
+    ways = dict.fromkeys(layer.windows for layer in (*layers, *kind.small))
+    files = {way: kind.file(folder, way) for way in ways}
+    kernels = {way: Kernel(unpack_artifact(file.read_bytes())) for way, file in files.items() if file.exists()}
+    small = [layer for layer in kind.small if layer.windows in kernels]
+    wrong = [str(layer) for layer in small if not is_exact(kernels[layer.windows], kind, layer)]
+    print(f"{len(small)} small layers on whole numbers: {'WRONG: ' + '; '.join(wrong) if wrong else 'exact'}\n")
+    print(f"| {kind.name} | cuDNN µs | µs | TFLOP/s | of cuDNN |\n|---|---:|---:|---:|---:|")
+    ratios = [row(kernels[layer.windows], kind, layer, rounds) for layer in layers]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     print(f"\nGeometric mean {mean:.2f} of cuDNN; least {min(ratios):.2f}.")
 
 
-def inputs_of(layer: Layer, *, integers: bool) -> tuple[Tensor, Tensor]:
-    """Images as [N, H, W, C] and filters as [O, R, S, C]."""
-    shapes = (layer.n, layer.h, layer.w, layer.c), (layer.o, layer.r, layer.s, layer.c)
+def inputs_of(kind: Kind, layer: Layer, *, integers: bool) -> tuple[Tensor, Tensor]:
+    """Images and filters as the kernel takes them."""
+    channels = layer.c // layer.groups
+    shapes = (layer.n, layer.c, layer.h, layer.w), (layer.o, channels, layer.r, layer.s)
+    if kind.is_channels_last:
+        shapes = (layer.n, layer.h, layer.w, layer.c), (layer.o, layer.r, layer.s, channels)
     if integers:
         x, w = (torch.randint(-3, 4, shape, device=DEVICE) for shape in shapes)
     else:
         x, w = (torch.randn(shape, device=DEVICE) for shape in shapes)
-    return x.bfloat16(), w.bfloat16()
+    return x.to(kind.dtype), w.to(kind.dtype)
 
 
-def by_torch(x: Tensor, w: Tensor, layer: Layer) -> Tensor:
-    """The same by torch, as [N, OH, OW, O]; permuted tensors are channels_last without a copy."""
-    stride, padding, dilation = layer.windows
+def by_torch(x: Tensor, w: Tensor, kind: Kind, layer: Layer) -> Tensor:
+    """The same by torch; permuted tensors are channels_last without a copy."""
+    if not kind.is_channels_last:
+        return functional.conv2d(x, w, None, *layer.windows, layer.groups)
     images, filters = x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)
-    return functional.conv2d(images, filters, None, stride, padding, dilation).permute(0, 2, 3, 1)
+    return functional.conv2d(images, filters, None, *layer.windows, layer.groups).permute(0, 2, 3, 1)
 
 
-def is_exact(kernel: Kernel, layer: Layer) -> bool:
+def is_exact(kernel: Kernel, kind: Kind, layer: Layer) -> bool:
     """Whether whole numbers come out as in f64, with nothing written beyond the end."""
-    x, w = inputs_of(layer, integers=True)
-    exact = by_torch(x.cpu().double(), w.cpu().double(), layer).bfloat16().to(DEVICE)
-    guarded = torch.full((exact.numel() + 4096,), -77, dtype=torch.bfloat16, device=DEVICE)
+    x, w = inputs_of(kind, layer, integers=True)
+    exact = by_torch(x.cpu().double(), w.cpu().double(), kind, layer).to(kind.dtype).to(DEVICE)
+    guarded = torch.full((exact.numel() + 4096,), -77, dtype=kind.dtype, device=DEVICE)
     y = guarded[: exact.numel()].view(exact.shape)
     kernel.raw(x, w, y)
     return torch.equal(y, exact) and bool((guarded[exact.numel() :] == -77).all())
 
 
-def row(kernel: Kernel, layer: Layer, rounds: int) -> float:
+def row(kernel: Kernel, kind: Kind, layer: Layer, rounds: int) -> float:
     """Print the figures of a layer, checked on whole numbers against cuDNN; how much faster than cuDNN it is."""
-    x, w = inputs_of(layer, integers=True)
-    y = torch.empty_like(by_torch(x, w, layer), memory_format=torch.contiguous_format)
+    x, w = inputs_of(kind, layer, integers=True)
+    y = torch.empty_like(by_torch(x, w, kind, layer), memory_format=torch.contiguous_format)
     kernel.raw(x, w, y)
-    note = "" if torch.equal(y, by_torch(x, w, layer)) else " DIFFERS"
-    x, w = inputs_of(layer, integers=False)
-    theirs, ours = in_turns((lambda: by_torch(x, w, layer), lambda: kernel.raw(x, w, y)), rounds)
-    speed = 2 * y.numel() * layer.r * layer.s * layer.c / ours / 1e6
+    note = "" if torch.equal(y, by_torch(x, w, kind, layer)) else " DIFFERS"
+    x, w = inputs_of(kind, layer, integers=False)
+    theirs, ours = in_turns((lambda: by_torch(x, w, kind, layer), lambda: kernel.raw(x, w, y)), rounds)
+    speed = 2 * y.numel() * layer.r * layer.s * layer.c / layer.groups / ours / 1e6
     print(f"| {layer} | {theirs:.1f} | {ours:.1f} | {speed:.0f} | {theirs / ours:.2f}{note} |", flush=True)
     return theirs / ours
 

@@ -20,7 +20,7 @@ from wavespec.runtime.checks import DTYPES as TORCH
 
 if TYPE_CHECKING:  # the table and the makers of inputs also serve machines without the compiler
     from wavespec.schema import KernelSpec
-    from wavespec.schema.resolve import TargetCase
+    from wavespec.schema.cases import TargetCase
     from wavespec.sim.elements import Array
 
 SPECS = Path(__file__).parents[1] / "specs"
@@ -412,7 +412,7 @@ class Subject:
     def case(self, target: str, sizes: Sizes) -> int:
         """Which of `cases` a call with `sizes` gets."""
         cases = self.cases(target)
-        from wavespec.schema.resolve import case_for_sizes
+        from wavespec.schema.cases import case_for_sizes
 
         return cases.index(case_for_sizes(cases, sizes))
 
@@ -568,7 +568,7 @@ def elements_to_tensor(array: Array, dtype: str) -> Tensor:
 
 @cache
 def _cases(subject: Subject, target: str) -> tuple[TargetCase, ...]:
-    from wavespec.schema.resolve import cases_for_target
+    from wavespec.schema.cases import cases_for_target
 
     return cases_for_target(subject.spec, target)
 

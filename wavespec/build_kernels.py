@@ -16,10 +16,11 @@ from wavespec.pipeline import build_part, emit_variant, join_cases, join_variant
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.manifest import unpack_artifact
 from wavespec.schema import KernelSpec
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.families.family_errors import naming_member
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import cases_for_target, is_for
+from wavespec.schema.resolve import is_for
 from wavespec.targets.machine import Machine, machines
 from wavespec.tune.compile_pool import CompileJob, CompilePool
 

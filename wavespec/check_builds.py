@@ -18,8 +18,9 @@ from wavespec.cache import CompileCache, cache_key
 from wavespec.diagnostics import Diagnostic, WavespecError, enumeration
 from wavespec.pipeline import Variants, part_key, spec_digest
 from wavespec.schema import KernelSpec
+from wavespec.schema.cases import TargetCase, cases_for_target
 from wavespec.schema.checking.case_errors import in_case
-from wavespec.schema.resolve import TargetCase, cases_for_target, is_for, targets_of
+from wavespec.schema.resolve import is_for, targets_of
 from wavespec.targets.machine import Machine, machines
 
 _RIGHT = b"right"

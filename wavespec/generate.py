@@ -30,6 +30,7 @@ from wavespec.runtime.code import PartPlace
 from wavespec.runtime.files import replace_file
 from wavespec.runtime.manifest import artifact_files, file_stem, manifest_name, manifest_text
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.checking.partly_written import partly_written
 from wavespec.schema.families.check_family import inputs_of_members, place_of_size, scalars_of_members, value_of_call
@@ -40,7 +41,7 @@ from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.values import in_words
 from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
-from wavespec.schema.resolve import cases_for_target, constant_values, derivations, is_for, parameters_of_sizes
+from wavespec.schema.resolve import constant_values, derivations, is_for, parameters_of_sizes
 from wavespec.targets.machine import machines, same_everywhere
 from wavespec.targets.names import TARGETS
 

@@ -41,11 +41,11 @@ from wavespec.part_cache import get_part, put_part
 from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
 from wavespec.runtime.manifest import FORMAT_VERSION
 from wavespec.schema import KernelSpec
+from wavespec.schema.cases import TargetCase, cases_for_target
 from wavespec.schema.checking.case_errors import naming_case, naming_target
 from wavespec.schema.families.kernel_meant import kernel_meant
 from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml, spec_to_data
-from wavespec.schema.resolve import TargetCase, cases_for_target
 from wavespec.schema.resolved import ResolvedKernel, resolve
 from wavespec.targets.machine import Machine, machines
 from wavespec.version import __version__, fingerprint

@@ -8,7 +8,7 @@ from wavespec.cache import CompileCache
 from wavespec.generate import kernels_in, load_spec, spec_sha256
 from wavespec.pipeline import build_part
 from wavespec.runtime.code import ArtifactError, Recipe
-from wavespec.schema.resolve import cases_for_target
+from wavespec.schema.cases import cases_for_target
 from wavespec.targets.machine import variants
 
 

@@ -11,7 +11,7 @@ from tests.amd.amd_gemms import require_emulator
 from tests.amd.emulated import emulated
 from tests.ops.scalars import CALLS, Called
 from tests.rungs import often
-from wavespec.schema.resolve import case_for_sizes, cases_for_target
+from wavespec.schema.cases import case_for_sizes, cases_for_target
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec

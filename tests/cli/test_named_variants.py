@@ -20,7 +20,7 @@ from wavespec.pipeline import join_variants, part_key, spec_digest
 from wavespec.runtime.artifact import Assumption
 from wavespec.runtime.kernel_set import KernelSet
 from wavespec.schema import load
-from wavespec.schema.resolve import cases_for_target
+from wavespec.schema.cases import cases_for_target
 from wavespec.targets import machines
 
 

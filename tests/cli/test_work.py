@@ -8,7 +8,8 @@ from tests.cli.command import GEMM
 from tests.kernels import SPECS
 from wavespec.cli.work import bytes_moved, does_a_part, floating_point_operations, roofline
 from wavespec.schema import KernelSpec, load
-from wavespec.schema.resolve import cases_for_target, complete_sizes, spec_for_target
+from wavespec.schema.cases import cases_for_target
+from wavespec.schema.resolve import complete_sizes, spec_for_target
 from wavespec.targets.machine import machines
 
 

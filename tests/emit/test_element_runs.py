@@ -13,8 +13,9 @@ from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.quotients import joined, without_remainders
 from wavespec.pipeline import emit
 from wavespec.schema import loads
+from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.expressions import Num
-from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes
+from wavespec.schema.resolve import complete_sizes
 from wavespec.targets.machine import machines
 
 MACHINES = {machine.variant: machine for machine in machines("cpu")}

@@ -17,7 +17,8 @@ from wavespec.check_builds import Part, problems
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import spec_digest
 from wavespec.schema import loads
-from wavespec.schema.resolve import cases_for_target, targets_of
+from wavespec.schema.cases import cases_for_target
+from wavespec.schema.resolve import targets_of
 from wavespec.targets.machine import machines
 
 _MOST_TRIES = 60

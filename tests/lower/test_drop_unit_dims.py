@@ -10,7 +10,7 @@ from tests.lower.ir_text import Text, lines
 from wavespec.lower.drop_unit_dims import DropUnitDims
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.resolve import cases_for_target
+from wavespec.schema.cases import cases_for_target
 from wavespec.targets.machine import Machine
 
 BATCHES = Text("""

@@ -9,7 +9,7 @@ import pytest
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import lower
 from wavespec.schema import load
-from wavespec.schema.resolve import cases_for_target
+from wavespec.schema.cases import cases_for_target
 from wavespec.targets.machine import machines
 
 SPECS = Path(__file__).parents[2] / "specs"

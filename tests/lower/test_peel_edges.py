@@ -12,8 +12,8 @@ from tests.ops.rows import Rows
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.pipeline import lower
 from wavespec.schema import load
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.language.models import Dim
-from wavespec.schema.resolve import cases_for_target
 from wavespec.targets.machine import Machine
 
 SUM = """

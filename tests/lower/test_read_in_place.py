@@ -14,8 +14,9 @@ from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.thread_ops import FOR, LOAD_TILE
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.expressions import Num
-from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes
+from wavespec.schema.resolve import complete_sizes
 
 PRODUCT = """
 apiVersion: wavespec/v1

@@ -11,7 +11,8 @@ from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.thread_ops import FOR, LOAD, STORE
 from wavespec.pipeline import emit, lower
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes
+from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.schema.resolve import complete_sizes
 from wavespec.targets.machine import machines
 
 AMX = machines("cpu")[0]

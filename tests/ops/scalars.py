@@ -13,7 +13,8 @@ from torch import Tensor
 from tests.kernels import array_to_tensor, check_error, tensor_to_elements, tensors_of
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes
+from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.reference import numbers_of_scalars, reference
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine

@@ -14,8 +14,8 @@ from wavespec.emit.ptxas import find_ptxas, with_cubins
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import build, compile, emit, lower
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import cases_for_target
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
 from wavespec.targets.names import TARGETS

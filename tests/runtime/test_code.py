@@ -20,7 +20,7 @@ from wavespec.cache import CompileCache
 from wavespec.generate import project_files, write_files
 from wavespec.pipeline import best_variant
 from wavespec.runtime import ArtifactError, Binary, KernelArtifact, load_artifact
-from wavespec.runtime.code import StoredCode
+from wavespec.runtime.code import PartPlace, StoredCode
 from wavespec.runtime.json_text import json_text
 from wavespec.runtime.manifest import manifest_text
 
@@ -159,7 +159,7 @@ def test_code_of_another_compiler_is_not_run(project: Path, tmp_path: Path, cach
         _ = edited(project, tmp_path, sha256="0" * 64).data
 
 
-@pytest.mark.parametrize("change", [{"variant": "x86_64_v9"}, {"case": 7}])
+@pytest.mark.parametrize("change", [{"variant": "x86_64_v9"}, {"place": PartPlace(7)}])
 def test_a_part_that_the_spec_does_not_have_is_not_built(
     change: dict[str, Any], project: Path, cache: CompileCache
 ) -> None:

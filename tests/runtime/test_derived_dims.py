@@ -18,8 +18,9 @@ from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.runtime.manifest import artifact_to_manifest
 from wavespec.schema import load, loads
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import cases_for_target, complete_sizes
+from wavespec.schema.resolve import complete_sizes
 from wavespec.schema.resolved import resolve
 from wavespec.targets.machine import machines
 

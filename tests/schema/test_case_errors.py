@@ -11,8 +11,8 @@ from wavespec.check_builds import check_builds
 from wavespec.diagnostics import Diagnostic, WavespecError, to_json
 from wavespec.pipeline import build, compile, emit, lower
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.checking.case_errors import in_case, naming_case
-from wavespec.schema.resolve import cases_for_target
 from wavespec.targets.machine import Machine, machines
 
 AMD = machines("gfx942")[0]

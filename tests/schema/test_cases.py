@@ -8,9 +8,9 @@ from tests.cli.command import SMALL
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.models import Dim
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import case_for_sizes, cases_for_target
 
 CASES = """\
   cpu:

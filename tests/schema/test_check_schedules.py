@@ -11,9 +11,9 @@ from tests.lower.gemms import AMD, CPU, NVIDIA
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import load, loads
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import cases_for_target
 from wavespec.targets.machine import Machine
 
 OWN = "  cpu: {params: {BLOCK_M: 24}}\n"

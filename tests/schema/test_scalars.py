@@ -9,9 +9,9 @@ from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import best_variant, lower
 from wavespec.schema import loads
 from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.reading.json_schema import json_schema
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import cases_for_target
 from wavespec.schema.resolved import resolve
 from wavespec.schema.symbols import maximum
 

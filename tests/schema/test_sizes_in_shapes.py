@@ -9,10 +9,11 @@ from tests.ops.sizes_in_shapes import HALVES, SPECS, UNPACK
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import lower
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import cases_for_target, complete_sizes
+from wavespec.schema.resolve import complete_sizes
 from wavespec.targets.machine import machines
 
 

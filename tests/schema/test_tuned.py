@@ -9,12 +9,12 @@ import pytest
 from tests.cli.command import SMALL
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, load, loads
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.load import is_tuned_file, load_tuned
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.reading.tuned import tuned_path
 from wavespec.schema.reading.yaml_source import yaml_to_nodes
 from wavespec.schema.reading.yaml_to_spec import nodes_to_tuned
-from wavespec.schema.resolve import cases_for_target
 
 HEAD = "apiVersion: wavespec/v1\nkind: Tuned\nkernel: small\ntargets:\n  cpu:\n"
 ENTRY = """\

@@ -9,7 +9,8 @@ from torch import Tensor
 from tests.kernels import Sizes, Subject, elements_to_tensor, tensor_to_elements
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import lower
-from wavespec.schema.resolve import TargetCase, complete_sizes
+from wavespec.schema.cases import TargetCase
+from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.reference import numbers_of_scalars
 from wavespec.sim.simt import simulate
 from wavespec.sim.values import Array

@@ -19,8 +19,8 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import emit, lower
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import cases_for_target
 from wavespec.sim.reference import numbers_of_scalars
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines

@@ -16,9 +16,9 @@ from wavespec.ir.thread_ops import BULK_COPY
 from wavespec.pipeline import emit_variant, join_cases, lower
 from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.schema import load, loads
+from wavespec.schema.cases import TargetCase, cases_for_target
 from wavespec.schema.language.expressions import Num
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import TargetCase, cases_for_target
 from wavespec.sim.findings import SimulationReport
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines

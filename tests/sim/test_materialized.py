@@ -11,20 +11,26 @@ from tests.kernels import Sizes, Subject, subjects
 from tests.sim.cases import lowered_case, run_case
 from wavespec.ir.kernel import Op, rewrite
 from wavespec.ir.thread_ops import STORE
-from wavespec.schema.resolve import TargetCase
+from wavespec.schema.cases import TargetCase
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
 _MX = ({"M": 70, "N": 72, "K": 96},)
 _IMAGES = {"N": 2, "H": 6, "W": 10, "R": 3, "S": 3}
 _ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}
+_POINTS = {"R": 1, "S": 1}
 SIZES: dict[str, tuple[Sizes, ...]] = {
     "matmul_mxf4": _MX,
     "matmul_mxf8": _MX,
-    "conv2d_nchw": tuple({**images, "C": c, "O": 72} for images, c in ((_IMAGES, 64), (_ODD, 128), (_ODD, 48))),
-    "conv2d_nchw_f32": tuple({**images, "C": 64, "O": 72} for images in (_IMAGES, _ODD)),
-    "conv2d_grouped": ({**_ODD, "C": 128, "O": 64, "D": 16}, {**_IMAGES, "C": 128, "O": 128, "D": 64}),
-    "conv2d_grouped_f32": ({**_ODD, "C": 64, "O": 64, "D": 4},),
+    "conv2d_nchw": (
+        {**_ODD, **_POINTS, "C": 64, "O": 72},
+        {**_IMAGES, "C": 64, "O": 72},
+        {**_ODD, "C": 128, "O": 72},
+        {**_ODD, "C": 48, "O": 72},
+    ),
+    "conv2d_nchw_f32": ({**_IMAGES, **_POINTS, "C": 160, "O": 40}, {**_ODD, "C": 64, "O": 72}),
+    "conv2d_grouped": ({**_ODD, "C": 160, "O": 80, "D": 16}, {**_IMAGES, "C": 128, "O": 128, "D": 64}),
+    "conv2d_grouped_f32": ({**_ODD, "C": 72, "O": 72, "D": 4}, {**_ODD, "C": 64, "O": 16, "D": 32}),
 }
 """Of each case, such as it is for."""
 CASES = [

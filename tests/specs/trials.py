@@ -14,7 +14,8 @@ from tests.kernels import Draw, Maker, Row, check_output, extent, lengths, make_
 from tests.specs import references
 from wavespec.ir.strided import numbers_of_tensor
 from wavespec.schema import KernelSpec, load
-from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes
+from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.reference import numbers_of_scalars
 
 Number = bool | int | float

@@ -11,10 +11,10 @@ from wavespec.pipeline import best_variant, build, lower
 from wavespec.runtime.manifest import artifact_to_manifest, pack_artifact, unpack_artifact
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import cases_for_target
 from wavespec.schema.resolved import resolve
 from wavespec.targets.machine import machines
 

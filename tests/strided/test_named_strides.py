@@ -23,8 +23,9 @@ from wavespec.runtime.manifest import artifact_to_manifest, pack_artifact, unpac
 from wavespec.runtime.tensor_strides import copied
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import case_for_sizes, cases_for_target, numbers_of_contiguous
+from wavespec.schema.resolve import numbers_of_contiguous
 from wavespec.sim.reference import reference
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines

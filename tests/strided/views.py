@@ -15,7 +15,7 @@ import numpy as np
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.strided import ALIGNED_BYTES, numbers_of_tensor
 from wavespec.schema import KernelSpec, load
-from wavespec.schema.resolve import TargetCase, case_for_sizes, cases_for_target
+from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
 from wavespec.sim.elements import Array
 
 FOLDER = Path(__file__).parent

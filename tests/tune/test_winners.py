@@ -10,8 +10,8 @@ import pytest
 from tests.cli.command import SMALL
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, load, loads
+from wavespec.schema.cases import cases_for_target
 from wavespec.schema.load import load_untuned
-from wavespec.schema.resolve import cases_for_target
 from wavespec.tune.results import Results
 from wavespec.tune.winners import ResultsOfAnother, check_results, tuned_text, winners
 

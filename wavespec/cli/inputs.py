@@ -11,8 +11,8 @@ from wavespec.diagnostics import WavespecError, guess_hints, listing, name_hints
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
+    from wavespec.schema.cases import TargetCase
     from wavespec.schema.language.models import Dim
-    from wavespec.schema.resolve import TargetCase
 
 ALL = "all"
 """As a target: every target."""
@@ -204,7 +204,8 @@ def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequen
     Raises:
         UnknownCase: the target has no such case.
     """
-    from wavespec.schema.resolve import case_for_sizes, cases_for_target, spec_as_on
+    from wavespec.schema.cases import case_for_sizes, cases_for_target
+    from wavespec.schema.resolve import spec_as_on
 
     cases = cases_for_target(spec, target)
     if number is None:

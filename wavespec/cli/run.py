@@ -419,7 +419,7 @@ def _rates(
     import torch
 
     from wavespec.cli.work import bytes_moved, does_a_part, floating_point_operations, roofline
-    from wavespec.schema.resolve import cases_for_target
+    from wavespec.schema.cases import cases_for_target
 
     case = cases_for_target(one.spec, target)[launched]
     least = roofline(case.spec, target, torch.cuda.get_device_name(), sizes) if device == "cuda" else None

@@ -13,10 +13,11 @@ from wavespec.diagnostics import Diagnostic, WavespecError, quote
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import best_variant, lower
 from wavespec.schema import KernelSpec
+from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.scalars import Number
-from wavespec.schema.resolve import TargetCase, case_for_sizes, cases_for_target, complete_sizes
+from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.cost import operations_of
 from wavespec.sim.reference import numbers_of_scalars
 from wavespec.sim.simt import SimulationReport, numbers_of_call, simulate, strands_of

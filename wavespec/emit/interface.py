@@ -13,11 +13,12 @@ from wavespec.ops.dim_sizes import dim_sizes, smallest_sizes
 from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, Strides, TensorParameter
 from wavespec.runtime.scalars import ScalarParameter
 from wavespec.runtime.size_expr import SizeExpr, names_in
+from wavespec.schema.cases import TargetCase
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.language.models import Dim as AskedDim
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.scalars import Number, Scalar
-from wavespec.schema.resolve import TargetCase, constant_values, names_of_calls
+from wavespec.schema.resolve import constant_values, names_of_calls
 from wavespec.schema.resolved import ResolvedKernel
 from wavespec.targets.machine import Machine
 

@@ -22,7 +22,7 @@ from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_pla
 from wavespec.lower.turned_tiles import turned_blocks_of
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_places import moved_place
-from wavespec.ops.tensor_views import as_matrix, as_windows, slab_columns
+from wavespec.ops.tensor_views import as_matrices, as_windows, slab_columns
 from wavespec.targets.machine import Machine
 
 _MAPPED = ("at", "over", "through")
@@ -158,8 +158,8 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine, parts: int = 1) -
 
 def _boxes_of_mapping(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> tuple[Box, ...]:
     """The boxes of a tile whose mapping the machine follows by itself, each (start, extent) per dim of the tile."""
-    if matrix := as_matrix(op, kernel):
-        return boxes_of(matrix, shared, machine)
+    if matrices := as_matrices(op, kernel, shared.dims):
+        return boxes_of(matrices.memory, shared, machine)
     if not as_windows(op, kernel, shared, machine):
         return ()
     tensor = kernel.memory(op["source"])

@@ -33,7 +33,7 @@ from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.moved_writes import moved
 from wavespec.ops.staged_writes import shared_bytes, staging_of
-from wavespec.ops.tensor_views import as_matrix, as_windows
+from wavespec.ops.tensor_views import as_matrices, as_windows
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import Fragment, MatrixInstruction
 
@@ -181,9 +181,10 @@ class _Staging:
         tile = op.operands[0].tile.dims
         if op.get("at"):
             known = moved(op, kernel)
-            memory = known.tile if known else as_matrix(op, kernel)
-            if memory is None:
+            matrices = None if known else as_matrices(op, kernel, tile)
+            if known is None and matrices is None:
                 return op
+            memory = known.tile if known else matrices.memory if matrices else memory
         row, dims = next(((row, dims) for row, dims in self.products if dims == tile), (None, ("", "")))
         staged = staging_of(memory, row, dims, kernel.wave_count, self.machine, self._room()) if row else ()
         if not staged:
@@ -276,7 +277,7 @@ class _Staging:
         shared = arranged(Memory("", source.dtype, dims, sizes, "shared", staged=True))
         copy = Op("copy", attributes=attribute_pairs({"source": source.name, "at": _place(op, self.kernel)}))
         copy = copy.with_(over=op["over"], origin=op["origin"])
-        return bool(as_matrix(copy, self.kernel) or as_windows(copy, self.kernel, shared, self.machine))
+        return bool(as_matrices(copy, self.kernel, dims) or as_windows(copy, self.kernel, shared, self.machine))
 
     def _copied_with_others(self, op: Op) -> tuple[Op, ...]:
         """The copy of the wider tile that has the operand, and the read of its part."""
@@ -342,7 +343,7 @@ class _Staging:
 
     def _name_of_mapped(self, op: Op) -> str:
         """Of the memory for a tile whose mapping is that of an earlier read."""
-        key = op["memory"], op["at"], op["origin"]
+        key = op["memory"], op["at"], op["origin"], op.operands  # which say what values in places are
         return f"{self.mapped.setdefault(key, op.result.name)}.shared"
 
     def _added(self, shared: Memory, op: Op) -> Memory:

@@ -30,7 +30,7 @@ from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.mapped_accesses import PlacesRead, copy_mapped, values_of_places
-from wavespec.ops.tensor_views import as_matrix, as_windows
+from wavespec.ops.tensor_views import as_matrices, as_windows
 from wavespec.targets.machine import Machine
 
 
@@ -131,17 +131,21 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
     """One bulk copy for each box; `SpecializeWaves` says on which signal it is counted."""
     loaded = values_of_places(op, context) if op.get("through") else {}
     origin = {dim: start.substitute(loaded) for dim, start in context.origin(op).items()}
-    matrix = as_matrix(op, context.kernel) if op.get("at") else None
-    windows = as_windows(op, context.kernel, shared, context.machine) if op.get("at") and not matrix else None
-    dims, valid = shared.dims if op.get("at") else tuple(origin), op.get("valid")
+    kernel, dims = context.kernel, tuple(origin)
+    matrices = as_matrices(op, kernel, shared.dims) if op.get("at") else None
+    windows = as_windows(op, kernel, shared, context.machine) if op.get("at") and not matrices else None
+    if op.get("at"):
+        dims = matrices.memory.dims if matrices else shared.dims
+    valid = op.get("valid")
     for box in op["boxes"]:
         starts = {dim: const(start) for dim, (start, _) in zip(dims, box, strict=True)}
-        corner = {dim: origin[dim] + starts[dim] for dim in dims}
-        seen: dict[str, Any] = {"corner": tuple(corner.values())}
-        if windows:
-            seen = windows.attributes({**origin, **corner})
-        if matrix:
-            seen["view"] = matrix.shape
+        corner = {dim: place + starts.get(dim, 0) for dim, place in origin.items()}
+        if matrices:
+            seen: dict[str, Any] = {"corner": matrices.corner(corner), "view": matrices.memory.shape}
+        elif windows:
+            seen = windows.attributes(corner)
+        else:
+            seen = {"corner": tuple(corner[dim] for dim in dims)}
         if valid is not None:
             seen["valid"] = valid.substitute(loaded) - starts[shared.dims[0]]
         context.build.add(

@@ -17,20 +17,42 @@ from wavespec.ops.index_map import dims_of, index_of
 from wavespec.targets.machine import Machine
 
 
-def as_matrix(op: Op, kernel: Kernel) -> Memory | None:
-    """The tensor with the two dims of the tile, each of which counts over consecutive dims of the tensor, the last one
-    fastest, as the pixels of all images; None where the mapping is any other."""
-    memory = _whole_tensor(op, kernel)
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """A tensor as matrices: the last two dims of ``memory`` are those of a tile, ``places`` those along the dims in
+    front of them, which say which matrix it is."""
+
+    memory: Memory
+    places: tuple[Expr, ...]
+
+    def corner(self, start: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """Where a tile starts that does at ``start`` of the dims of the graph."""
+        known = {index_of(dim).args[0]: place for dim, place in start.items()}
+        which = (place.substitute(known) for place in self.places)
+        return (*which, *(start[dim] for dim in self.memory.dims[len(self.places) :]))
+
+
+def as_matrices(op: Op, kernel: Kernel, tile: Sequence[str]) -> Matrices | None:
+    """The tensor with the two dims of the ``tile``, each of which counts over consecutive dims of the tensor, the last
+    one fastest, as the pixels of all images; those in front have one place in a tile.  None where the mapping is any
+    other."""
+    memory = _whole_tensor(op, kernel, tile)
     if memory is None:
         return None
-    places, dims = [place for _, place in op["at"]], dims_of(op)
-    for cut in range(1, len(places)):
-        parts = slice(cut), slice(cut, None)
+    known, dims = dict(op["at"]), tuple(dim for dim in dims_of(op) if dim in tile)
+    indices = {index_of(dim).args[0] for dim in dims}
+    places = [known[dim] for dim in memory.dims]
+    first = next(number for number, place in enumerate(places) if not indices.isdisjoint(place.symbols))
+    if not set(memory.dims[:first]).isdisjoint(dims):
+        return None
+    for cut in range(first + 1, len(places)):
+        parts = slice(first, cut), slice(cut, None)
         counted = zip(dims, parts, strict=True)
         if all(places[part][0] in _counts(index_of(dim), places[part], memory.shape[part]) for dim, part in counted):
             sizes = (_product(memory.shape[part]) for part in parts)
             extents = [minimum(kernel.size(dim), size) for dim, size in zip(dims, sizes, strict=True)]
-            return replace(memory, dims=dims, shape=tuple(extents))
+            seen = replace(memory, dims=(*memory.dims[:first], *dims), shape=(*memory.shape[:first], *extents))
+            return Matrices(seen, tuple(places[:first]))
     return None
 
 
@@ -115,14 +137,14 @@ def _farthest(offset: Expr, kernel: Kernel) -> Expr | None:
     return minimum(most, divisor - 1) if offset.kind == "mod" else most // divisor
 
 
-def _whole_tensor(op: Op, kernel: Kernel, dims: Sequence[str] = ()) -> Memory | None:
-    """The tensor of an access whose places follow from two dims alone, beside those of which a tile with ``dims`` has
-    one element, where it has elements in any call that gets there."""
+def _whole_tensor(op: Op, kernel: Kernel, tile: Sequence[str]) -> Memory | None:
+    """The tensor of an access whose places follow from the two dims of a tile alone, beside those of which it has one
+    element, where it has elements in any call that gets there."""
     memory = kernel.memory(op["source" if op.is_(COPY) else "memory"])
     if not op.get("at") or op.get("combine") or op.get("through"):
         return None
     symbols = {symbol for _, place in op["at"] for symbol in place.symbols}
-    if sum(index_of(dim).args[0] in symbols for dim in dims_of(op) if not dims or dim in dims) != 2:
+    if sum(index_of(dim).args[0] in symbols for dim in dims_of(op) if dim in tile) != 2:
         return None
     if memory.is_strided:  # no dims of it are one
         return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import write_fragments
 from wavespec.ops.accesses_around import write_around
@@ -15,7 +16,7 @@ from wavespec.ops.mapped_accesses import write_mapped
 from wavespec.ops.moved_writes import write_moved
 from wavespec.ops.parts_of_waves import first_of_equal
 from wavespec.ops.staged_writes import write_staged
-from wavespec.ops.tensor_views import as_matrix
+from wavespec.ops.tensor_views import as_matrices
 from wavespec.schema.ops import Write
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         write_combined(op, context)
         return
     staged = [context.kernel.memory(name) for name in op.get("staged", ())]
-    matrix = as_matrix(op, context.kernel) if op.get("at") and staged else None
-    if op.get("at") and matrix is None:
+    matrices = as_matrices(op, context.kernel, op.operands[0].tile.dims) if op.get("at") and staged else None
+    if op.get("at") and matrices is None:
         if staged:
             write_moved(op, staged, layout, context)
         else:
@@ -48,15 +49,13 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         return
     values, origin = context.fragments[op.operands[0].name], context.origin(op)
     if staged:
-        seen = matrix or memory
-        write_staged(
-            context,
-            seen,
-            staged,
-            layout,
-            lambda inside: tuple(origin[dim] + inside.get(dim, 0) for dim in seen.dims),
-            values,
-        )
+        seen = matrices.memory if matrices else memory
+
+        def corner(inside: Mapping[str, Expr]) -> tuple[Expr, ...]:
+            start = {dim: place + inside.get(dim, 0) for dim, place in origin.items()}
+            return matrices.corner(start) if matrices else tuple(start[dim] for dim in seen.dims)
+
+        write_staged(context, seen, staged, layout, corner, values)
         return
     masked, writers = op.get("masked", ()), ()
     if op.get("around"):

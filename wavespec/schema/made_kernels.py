@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, Final, cast
 
 from wavespec.ir.dtype import SCALED_PRODUCT
+from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.constraints import AnyConstraint, Wave, Workgroup
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import parse_expression
@@ -18,7 +19,6 @@ from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.index_parser import parse_index
 from wavespec.schema.language.models import Dim, KernelSpec, Tensor
 from wavespec.schema.ops import AnyOp, Formula, Read, ValueOp, Write
-from wavespec.schema.reading.spec_to_yaml import spec_to_data
 
 _ROW, _ROWS = 512, 8
 """The tile of a value; each wave has a row of it, 16 elements for each of 32 lanes."""
@@ -32,14 +32,19 @@ def made_name(name: str) -> str:
     return f"{name}_made"
 
 
-def words_of(data: object) -> list[str]:
-    """The names in what stands behind the fields of an op, as often as they do."""
-    if isinstance(data, str):
-        return _WORD.findall(data)
-    if not isinstance(data, dict | list):
-        return []
-    parts = cast("dict[str, object]", data).values() if isinstance(data, dict) else cast("list[object]", data)
-    return [word for part in parts for word in words_of(part)]
+def words_of(part: object) -> list[str]:
+    """The names in what an op says, as often as they are there, without its own."""
+    if isinstance(part, str):
+        return _WORD.findall(part)
+    if isinstance(part, Expression):
+        return list(part.names())
+    if isinstance(part, SpecModel):
+        inner = [getattr(part, field) for field in type(part).model_fields if field not in ("name", "op")]
+    elif isinstance(part, Mapping):
+        inner = list(cast("Mapping[str, object]", part).values())
+    else:
+        inner = list(cast("tuple[object, ...]", part)) if isinstance(part, tuple) else []
+    return [word for one in inner for word in words_of(one)]
 
 
 def writing_value(
@@ -126,7 +131,7 @@ def _tiles_of_turn(
     """Of what lies side by side before (``row``) and after; longer along one where the other is known to be short."""
     sides = {row: _SIDE, groups[-1]: _SIDE}
     for group, other in ((row, groups[-1]), (groups[-1], row)):
-        sizes = [spec.dims[dim].value for dim in group]
+        sizes = [spec.dims[dim].value or spec.dims[dim].max for dim in group]
         if None not in sizes and (size := prod(cast("list[int]", sizes))) < _SIDE // 2:
             sides[group] = max(_LEAST_SIDE, 1 << (size - 1).bit_length())
             sides[other] = 2 * _SIDE
@@ -183,7 +188,7 @@ def _plain(
     """A plain spec of these parts, with the dims and parameters of ``spec`` that they use, and ``dims`` of its own."""
     known = {**spec.dims, **(dims or {})}
     follows = {dim: one.equals for dim, one in known.items() if one.equals is not None} | spec.params
-    words = [word for op in graph for word in words_of(spec_to_data(op))]
+    words = [word for op in graph for word in words_of(op)]
     used = _all_behind([*words, *(dim for tensor in tensors.values() for dim in tensor.shape)], follows)
     others = with_sizes({dim: one for dim, one in known.items() if dim in used}, tensors, spec.tensors)
     used |= _all_behind([dim for tensor in others.values() for dim in tensor.shape], follows)

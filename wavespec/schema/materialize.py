@@ -17,7 +17,6 @@ from wavespec.schema.language.models import KernelSpec, Schedule, Space
 from wavespec.schema.made_kernels import made_name, with_sizes, words_of, writing_input, writing_value
 from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Index, Mma, Read, Size, Structured, ValueOp, every
 from wavespec.schema.ops.elementwise import ELEMENTWISE
-from wavespec.schema.reading.spec_to_yaml import spec_to_data
 
 _COPIED: Final = (Read, Formula, Cast, Bitcast, Index, Size, *ELEMENTWISE)
 """What a value may be made of for a kernel of its own to make it."""
@@ -123,7 +122,7 @@ class _Asked:
         ]
         if not pairs:
             return ""
-        uses = sum(words_of(spec_to_data(op)).count(self.name) for op in self.spec.graph)
+        uses = sum(words_of(op).count(self.name) for op in self.spec.graph)
         if len({scale for _, scale in pairs}) > 1 or len(pairs) < uses:
             raise self.refused(
                 "not all that uses it multiplies it by one scale", "Read its tensor again for the others."
@@ -158,7 +157,7 @@ def _made_of(found: Sequence[tuple[ValueOp, Mapping[str, ValueOp]]]) -> tuple[Va
     pending = [op for op, _ in found]
     needed = {id(op) for op in pending}
     while pending:
-        used = (visible[word] for word in words_of(spec_to_data(pending.pop())) if word in visible)
+        used = (visible[word] for word in words_of(pending.pop()) if word in visible)
         new = {id(op): op for op in used if id(op) not in needed}
         needed |= new.keys()
         pending += new.values()
@@ -220,7 +219,7 @@ def _without_unused(body: tuple[AnyOp, ...], values: Mapping[str, _Value]) -> tu
     """The graph without what made the values, where nothing else uses it."""
     gone = {op.name for value in values.values() for op in value.ops} - values.keys()
     while True:
-        used = {word for op in body for word in words_of(spec_to_data(op))}
+        used = {word for op in body for word in words_of(op)}
         left = _without(body, gone - used)
         if left == body:
             return left

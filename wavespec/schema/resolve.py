@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.strided import contiguous_strides, numbers_of_tensor, with_dense_strides
 from wavespec.schema.language.base import Path, Position
-from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.constraints import AnyConstraint, Assume, Hardware
 from wavespec.schema.language.errors import UnknownTarget
 from wavespec.schema.language.expressions import EvaluationError, Expression, Name
@@ -50,38 +48,15 @@ class ContradictoryCase(WavespecError, code="contradictory-case"):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TargetCase:
-    """A kernel for one target and some sizes of a call."""
-
-    when: tuple[Expression, ...]
-    """Conditions on dims and parameters, all of which hold for these sizes; none for all sizes."""
-    spec: KernelSpec
-    """The plain spec, whose dims promise what the conditions say."""
-    before: tuple[KernelSpec, ...] = ()
-    """Kernels that a call runs first, whose results `spec` has among its inputs."""
-    case: Case | None = None
-    """What the spec was made of, with its places; none for all sizes."""
-    is_default: bool = False
-    """Whether it is for the sizes that the cases of the target leave."""
-
-    @property
-    def kernels(self) -> tuple[KernelSpec, ...]:
-        """What a call runs, one after another."""
-        return (*self.before, self.spec)
-
-
-def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
-    """The kernels of `target`, in the order in which a call looks for its own; the last one is for all sizes.
-
-    Raises:
-        UnknownTarget: `target` is no target of wavespec.
-        ContradictoryCase: a case that no call can meet.
-    """
-    plain = spec_for_target(spec, target)
-    override = _override_of(spec, target)
-    cases = override.cases if override is not None else ()
-    return (*(_target_case(plain, case) for case in cases), TargetCase((), plain, is_default=bool(cases)))
+def is_for_others(spec: KernelSpec, case: Case) -> bool:
+    """Whether a case is for kernels with other parameters than this one: one of its conditions is about parameters
+    alone, and is not so."""
+    params = {**spec.params, **case.params}
+    about = [one for one in case.when if one.names() and params.keys() >= set(one.names())]
+    if not about:
+        return False
+    values = constant_values(spec_with_override(spec, Override(params=case.params)))
+    return not all(condition.evaluate(values) for condition in about)
 
 
 def targets_of(spec: KernelSpec) -> tuple[str, ...]:
@@ -92,23 +67,6 @@ def targets_of(spec: KernelSpec) -> tuple[str, ...]:
 def is_for(spec: KernelSpec, target: str) -> bool:
     """Whether a kernel is for a target, or for variants of one."""
     return target_of(target) in targets_of(spec)
-
-
-def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> TargetCase:
-    """The first of `cases` whose conditions hold for a call with `sizes`; with the defaults of whole scalars, and with
-    strides of contiguous tensors, which start where memory does, unless `sizes` has them."""
-
-    def holds(case: TargetCase, condition: Expression) -> bool:
-        try:
-            return bool(condition.evaluate({**resolve_params(case.spec), **numbers, **sizes}))
-        except EvaluationError:  # It divides by an empty dim.
-            return False
-
-    spec = cases[-1].spec
-    defaults = {name: one.number for name, one in spec.scalars.items() if not one.is_float}
-    numbers = {name: int(number) for name, number in defaults.items() if number is not None}
-    numbers |= numbers_of_contiguous(spec, sizes)
-    return next(case for case in cases if all(holds(case, condition) for condition in case.when))
 
 
 def numbers_of_contiguous(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -166,7 +124,7 @@ def spec_for_target(spec: KernelSpec, target: str) -> KernelSpec:
         raise UnknownTarget(None, target, TARGETS)
     if not is_for(spec, target):
         raise NotForTarget(spec.where("only"), target)
-    override = _override_of(spec, target)
+    override = override_of(spec, target)
     plain = spec if override is None else spec_with_override(spec, override)
     plain = plain.model_copy(update={"targets": {}})
     if plain.has_own_schedule is not None:
@@ -196,7 +154,7 @@ def spec_with_override(spec: KernelSpec, override: Override) -> KernelSpec:
 def spec_as_on(spec: KernelSpec, target: str) -> KernelSpec:
     """The whole spec with the parameters that it has on `target`, for that alone: what a call of any case is to compute
     there.  With these, what others replace need not be right."""
-    override, name = _override_of(spec, target), target_of(target)
+    override, name = override_of(spec, target), target_of(target)
     if override is None:
         return spec
     own = spec_with_override(spec, Override(params=override.params))
@@ -358,40 +316,9 @@ def _resolve(spec: KernelSpec, name: str, values: dict[str, int], pending: list[
     values[name] = value
 
 
-def _override_of(spec: KernelSpec, target: str) -> TargetOverride | None:
+def override_of(spec: KernelSpec, target: str) -> TargetOverride | None:
+    """What a spec says of a target, or of the one that a variant is of."""
     return next((entry for name, entry in spec.targets.items() if name == target_of(target)), None)
-
-
-def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
-    changed = spec_with_override(plain, case)
-    dims = narrowed_dims(plain.dims | plain.numbers, case.when, constant_values(changed))
-    if isinstance(dims, Expression):
-        raise ContradictoryCase(case.where("when", case.when.index(dims)), dims)
-    narrowed = changed.model_copy(
-        update={
-            "dims": {name: dim for name, dim in dims.items() if name in plain.dims},
-            "constraints": (*changed.constraints, *_promises_of_numbers(changed, case.when)),
-            "workloads": (),  # Those of all cases.
-        }
-    )
-    whole = narrowed.with_own_schedule(case.schedule is not None)
-    if case.schedule is None or not case.schedule.materialize:
-        return TargetCase(case.when, whole, case=case)
-    from wavespec.schema.materialize import kernels_of  # which looks at graphs, by the rules of this module
-
-    *before, spec = kernels_of(whole)
-    return TargetCase(case.when, spec, tuple(before), case)
-
-
-def _promises_of_numbers(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:
-    """Conditions on strides, alignments and scalars, which no dim can promise, unless the spec assumes them itself."""
-    known = [one.condition for one in spec.constraints if isinstance(one, Assume)]
-    for condition in when:
-        if spec.numbers.keys().isdisjoint(condition.names()):
-            continue
-        if not are_implied([condition], known, spec.dims | spec.numbers, constant_values(spec)):
-            known.append(condition)
-            yield Assume(condition=condition)
 
 
 def _tensor(tensor: Tensor, override: Override, name: str) -> Tensor:

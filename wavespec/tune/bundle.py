@@ -22,11 +22,12 @@ from wavespec.diagnostics import WavespecError, quote
 from wavespec.emit.compiler import compiler_version
 from wavespec.runtime.files import replace_file
 from wavespec.schema import KernelSpec
+from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Case, Override, TargetOverride
 from wavespec.schema.reading.spec_to_yaml import dump_yaml, spec_to_data
-from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes, spec_as_on, spec_for_target
+from wavespec.schema.resolve import complete_sizes, spec_as_on, spec_for_target
 from wavespec.targets.machine import Machine
 from wavespec.tune.bench import kernel_file
 from wavespec.tune.candidates import candidates

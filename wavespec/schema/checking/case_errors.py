@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from wavespec.diagnostics import Diagnostic, Related, Span, WavespecError, in_order
+from wavespec.schema.cases import TargetCase
 from wavespec.schema.language.models import Case
-from wavespec.schema.resolve import TargetCase, names_behind
+from wavespec.schema.resolve import names_behind
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from wavespec.schema.checking.check_constraints import check_condition
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
-from wavespec.schema.resolve import ContradictoryCase, constant_values, spec_with_override
+from wavespec.schema.resolve import ContradictoryCase, constant_values, is_for_others, spec_with_override
 
 
 class UnreachableCase(WavespecError, code="unreachable-case"):
@@ -32,6 +32,8 @@ def check_cases(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
                 yield from errors
                 continue
             valued = _Valued(case, _values(spec, settings, case))
+            if valued.values is not None and is_for_others(spec_with_override(spec, settings), case):
+                continue
             if problem := _contradiction(spec, valued):
                 yield problem
                 continue

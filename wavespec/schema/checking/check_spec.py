@@ -30,14 +30,7 @@ from wavespec.schema.language.models import Dim, KernelSpec, Tensor
 from wavespec.schema.language.names import ENTRY_POINTS
 from wavespec.schema.language.one_cause import said_once
 from wavespec.schema.ops.write import WriteToInput
-from wavespec.schema.resolve import (
-    CyclicParams,
-    NoConstantValue,
-    UndefinedName,
-    constant_values,
-    derivations,
-    part_of,
-)
+from wavespec.schema.resolve import CyclicParams, NoConstantValue, UndefinedName, constant_values, derivations, part_of
 
 
 class RepeatedDim(WavespecError, code="repeated-dim"):

@@ -1,0 +1,105 @@
+"""A spec and a target go in; plain specs for the sizes of each case, and for all sizes, come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from wavespec.schema.language.conditions import are_implied, narrowed_dims
+from wavespec.schema.language.constraints import Assume
+from wavespec.schema.language.expressions import EvaluationError, Expression
+from wavespec.schema.language.models import Case, KernelSpec
+from wavespec.schema.materialize import kernels_of
+from wavespec.schema.resolve import (
+    ContradictoryCase,
+    constant_values,
+    is_for_others,
+    numbers_of_contiguous,
+    override_of,
+    resolve_params,
+    spec_for_target,
+    spec_with_override,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCase:
+    """A kernel for one target and some sizes of a call."""
+
+    when: tuple[Expression, ...]
+    """Conditions on dims and parameters, all of which hold for these sizes; none for all sizes."""
+    spec: KernelSpec
+    """The plain spec, whose dims promise what the conditions say."""
+    before: tuple[KernelSpec, ...] = ()
+    """Kernels that a call runs first, whose results `spec` has among its inputs."""
+    case: Case | None = None
+    """What the spec was made of, with its places; none for all sizes."""
+    is_default: bool = False
+    """Whether it is for the sizes that the cases of the target leave."""
+
+    @property
+    def kernels(self) -> tuple[KernelSpec, ...]:
+        """What a call runs, one after another."""
+        return (*self.before, self.spec)
+
+
+def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
+    """The kernels of `target`, in the order in which a call looks for its own; the last one is for all sizes.
+
+    Cases for other parameters than the kernel has are none of them.
+
+    Raises:
+        UnknownTarget: `target` is no target of wavespec.
+        ContradictoryCase: a case that no call can meet.
+    """
+    plain = spec_for_target(spec, target)
+    override = override_of(spec, target)
+    cases = [case for case in (override.cases if override is not None else ()) if not is_for_others(plain, case)]
+    return (*(_target_case(plain, case) for case in cases), TargetCase((), plain, is_default=bool(cases)))
+
+
+def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> TargetCase:
+    """The first of `cases` whose conditions hold for a call with `sizes`; with the defaults of whole scalars, and with
+    strides of contiguous tensors, which start where memory does, unless `sizes` has them."""
+
+    def holds(case: TargetCase, condition: Expression) -> bool:
+        try:
+            return bool(condition.evaluate({**resolve_params(case.spec), **numbers, **sizes}))
+        except EvaluationError:  # It divides by an empty dim.
+            return False
+
+    spec = cases[-1].spec
+    defaults = {name: one.number for name, one in spec.scalars.items() if not one.is_float}
+    numbers = {name: int(number) for name, number in defaults.items() if number is not None}
+    numbers |= numbers_of_contiguous(spec, sizes)
+    return next(case for case in cases if all(holds(case, condition) for condition in case.when))
+
+
+def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
+    changed = spec_with_override(plain, case)
+    dims = narrowed_dims(plain.dims | plain.numbers, case.when, constant_values(changed))
+    if isinstance(dims, Expression):
+        raise ContradictoryCase(case.where("when", case.when.index(dims)), dims)
+    narrowed = changed.model_copy(
+        update={
+            "dims": {name: dim for name, dim in dims.items() if name in plain.dims},
+            "constraints": (*changed.constraints, *_promises_of_numbers(changed, case.when)),
+            "workloads": (),  # Those of all cases.
+        }
+    )
+    whole = narrowed.with_own_schedule(case.schedule is not None)
+    if case.schedule is None or not case.schedule.materialize:
+        return TargetCase(case.when, whole, case=case)
+    *before, spec = kernels_of(whole)
+    return TargetCase(case.when, spec, tuple(before), case)
+
+
+def _promises_of_numbers(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:
+    """Conditions on strides, alignments and scalars, which no dim can promise, unless the spec assumes them itself."""
+    known = [one.condition for one in spec.constraints if isinstance(one, Assume)]
+    for condition in when:
+        if spec.numbers.keys().isdisjoint(condition.names()):
+            continue
+        if not are_implied([condition], known, spec.dims | spec.numbers, constant_values(spec)):
+            known.append(condition)
+            yield Assume(condition=condition)
