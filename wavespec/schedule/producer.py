@@ -36,8 +36,11 @@ class Producer:
         rings: Mapping[int, Sequence[BufferRing]],
         outside: Mapping[int, BufferRing],
         fresh: Callable[[str], str],
+        wave_lanes: int,
     ) -> None:
+        """``wave_lanes``: that hand each other words."""
         self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
+        self.wave_lanes, self.symbols = wave_lanes, list[Expr]()
         blocks = [(op.body.ops, filled) for op in kernel.walk() if (filled := filled_by(kernel, op))]
         bodies = {id(op): op.body.ops for op in kernel.walk() if op.is_(FOR)} | {0: kernel.body}
         blocks += [(bodies[block], ring.filled) for block, ring in outside.items()]
@@ -107,8 +110,11 @@ class Producer:
             behind += left_of_round(ring, functools.partial(self._left_out, ring))
         lets = [let for ring in rings for let in ring.lets]
         loop = replace(loop, operands=(), results=(), region=Region((), tuple(body), ()))
-        ahead = any(ring.landed for ring in rings)
-        return [*lets, *(places_ahead(self.kernel, loop, self.fresh) if ahead else [loop]), *behind]
+        if not any(ring.landed for ring in rings):
+            return [*lets, loop, *behind]
+        copying, symbols = places_ahead(self.kernel, loop, self.wave_lanes, self.fresh)
+        self.symbols += symbols
+        return [*lets, *copying, *behind]
 
     def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> Sequence[Op]:
         """Signal that a buffer is full, when it is empty, with nothing in it."""
