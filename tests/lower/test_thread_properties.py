@@ -183,6 +183,8 @@ def test_what_it_leaves_alone(one: Property, kernel: Kernel) -> None:
         (properties.memories_are_filled_first, LANES.kernel(GET + ZERO + PUT), "nothing is in '@s' yet"),
         (properties.memories_are_filled_first, LANES.kernel(ZERO + loop(SUM.replace("(([0], [step],),)", "()"))), "nothing is in '@s' yet"),
         (properties.tiles_are_walked_over, PERSISTENT.changed(("grid [K]", "grid [K]\n    grid [K]")).kernel("barrier"), "its grid has 2 axes"),
+        (properties.lanes_are_in_reach, LANES.kernel(ZERO + "%far = from_lane %zero {lane = 8, lanes = 8} : f32x1\n"), "it asks lane 8 of 8"),
+        (properties.lanes_are_in_reach, LANES.kernel(ZERO + "%far = from_lane %zero {lane = 8, lanes = 64} : f32x1\n"), "waves of 32"),
         (properties.roles_are_apart, PRODUCERS.kernel(FRAGMENTS + MMA), "operation 'mma': it has no role"),
         (properties.waves_are_loops, LANES.changed(("grid [K]", "wave wave_M 4\n    grid [K]")).kernel("barrier"), "it has waves 'wave_M'"),
         (properties.grid_is_of_a_launch, LANES.changed(("grid [K]", "grid [K]\n" * 4)).kernel("barrier"), "its grid has 4 axes"),

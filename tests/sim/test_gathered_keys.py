@@ -22,9 +22,12 @@ from wavespec.sim.simt import simulate
 
 FEW = replace(NVIDIA, processors=2)
 ORDERS: tuple[Order, ...] = ("forward", "reverse", 0, 1)
+FEW_REGISTERS = "waves: {producers: 1, registers: {producer: 40, consumer: 112}}"
+"""So few that the steps of both loops are one row."""
 SCHEDULES = {
     "together": TOGETHER,
     "persistent": f"{TOGETHER}, workgroups: {{persistent: true, count: 1}}",
+    "one row": f"{FEW_REGISTERS}, workgroups: {{persistent: true, count: 1}}",
 }
 TEXT = """apiVersion: wavespec/v1
 kind: Kernel
@@ -103,13 +106,31 @@ def test_gathered_rows_and_boxes_behind_them(schedule: str, stages: int, order: 
 
 @pytest.mark.parametrize("sizes", [{"C": 0}, {"F": 0}, {"C": 1, "F": 8}, {"C": 64, "F": 64}, {"M": 700}])
 def test_any_number_of_steps(sizes: dict[str, int]) -> None:
-    assert kinds(*run(text(SCHEDULES["persistent"], 3), **sizes)) == set()
+    for schedule in ("persistent", "one row"):
+        assert kinds(*run(text(SCHEDULES[schedule], 3), **sizes)) == set(), schedule
 
 
-def test_tiles_that_differ_in_steps() -> None:
+@pytest.mark.parametrize("schedule", ["persistent", "one row"])
+def test_tiles_that_differ_in_steps(schedule: str) -> None:
     """Rounds of the buffers go on from loop to loop and from tile to tile, whatever is left of a round."""
-    report, _ = run(text(SCHEDULES["persistent"], 3, "      end: end(M)\n"), M=700, F=600)
+    report, _ = run(text(SCHEDULES[schedule], 3, "      end: end(M)\n"), M=700, F=600)
     assert report.ok, report.render()
+
+
+def computing(kernel: Kernel) -> list[str]:
+    """The dims that the loops of the waves that multiply are over, in order."""
+    consumer = [op for op in kernel.body if op.name == "role"][1]
+    return [op["induction"] for op in consumer.body.ops if op.name == "for"]
+
+
+def test_steps_of_both_loops_are_one_row_where_registers_are_few() -> None:
+    """All first steps stand in front; the last one has the last product of both loops."""
+    apart, together = (
+        computing(lower(loads(text(schedule), "gathered.wave.yaml"), FEW)) for schedule in (TOGETHER, FEW_REGISTERS)
+    )
+    cached, fresh = ["at_C"] * 2, ["at_F"] * 2
+    assert apart == [*cached, *cached, "at_C", *fresh, *fresh, "at_F"]
+    assert together == [*cached, *fresh, *cached, *fresh, "at_F"]
 
 
 def gathering(kernel: Kernel) -> Op:
@@ -135,8 +156,20 @@ def test_places_are_loaded_once_and_a_step_ahead() -> None:
     loads_of_slots = [number for number, op in enumerate(loop.body.ops) if op.get("memory") == "slots"]
     copies = [number for number, op in enumerate(loop.body.ops) if op.name == "copy_async"]
     assert min(loads_of_slots) > max(copies), "those of the next step, behind all copies of this one"
-    assert len(loads_of_slots) * 2 == len(copies), "keys and values of a row have one place"
+    assert len(loads_of_slots) == 1, "a lane makes the place of one row of keys and values"
     assert len(loop.body.arguments) == len(loads_of_slots)
+    taken = [(op["lane"], op["lanes"]) for op in loop.body.ops if op.name == "from_lane"]
+    assert taken == [(number, 8) for number in range(4)] * 2, "eight lanes copy a row each, a lane four rows of a tile"
+    assert len(copies) == len(taken)
+
+
+def test_landing_is_said_when_later_copies_are_issued() -> None:
+    """Of three buffers; of two each wait makes it visible itself."""
+    loop = gathering(lower(loads(text(stages=3), "gathered.wave.yaml"), FEW))
+    steps = [op.name for op in loop.body.ops if op.name.startswith(("async", "fence", "signal_wait"))]
+    said = ["signal_wait", "async_commit", "async_wait", "fence_async"]
+    assert steps == said * 2
+    assert [op["pending"] for op in loop.body.ops if op.name == "async_wait"] == [1, 1]
 
 
 def late_places(kernel: Kernel) -> Kernel:
@@ -168,6 +201,58 @@ BUGS: dict[str, Bug] = {
 }
 
 
+def in_every_row(kernel: Kernel) -> Kernel:
+    """Rows that are to be left out are copied as well."""
+    loop = gathering(kernel)
+
+    def change(op: Op) -> tuple[Op, ...]:
+        return (replace(op, attributes=(("function", "maximum"),), operands=op.operands[1:]),)
+
+    def where(op: Op) -> bool:
+        return op.name == "elementwise" and op["function"] == "where"
+
+    body = tuple(one for op in loop.body.ops for one in (change(op) if where(op) else (op,)))
+    return planted(lambda op: (replace(op, region=replace(op.body, ops=body)),) if op is loop else (op,))(kernel)
+
+
+BY_LANES: dict[str, Bug] = {
+    "the place of another lane": altered("from_lane", "lane", lambda lane: lane ^ 1),
+    "groups of other lanes": altered("from_lane", "lanes", lambda lanes: lanes * 2),
+}
+LATE: dict[str, Bug] = {
+    "landing is not awaited": altered("async_wait", "pending", lambda pending: pending + 1),
+    "what has landed is not visible": dropped("fence_async"),
+    "the last landing is not said": dropped("signal_arrive", 4, signal="at_C-v_tile.full"),
+}
+
+
 @pytest.mark.parametrize("bug", BUGS)
 def test_mistakes_are_found(bug: str) -> None:
     assert kinds(*run(text(stages=1), BUGS[bug])), bug
+
+
+@pytest.mark.parametrize("bug", BY_LANES)
+def test_mistakes_in_places_by_lanes_are_found(bug: str) -> None:
+    assert kinds(*run(text(), BY_LANES[bug])), bug
+
+
+def with_any_slots(plant: Bug) -> set[str]:
+    """Numbers that are no rows say that there is nothing to copy."""
+    anything = text().replace(", values: {min: 0, max: S - 1}", "")
+    spec = loads(anything, "gathered.wave.yaml")
+    q, keys, values, slots, *new = whole_numbers(spec, SIZES)
+    slots = (slots % SIZES["S"]).int()
+    slots[::3], slots[7], slots[151] = -1, SIZES["S"], 2**31 - 1
+    inputs = [q, keys, values, slots, *new]
+    report = simulate(plant(lower(spec, FEW)), FEW, arrays_of(spec, inputs), SIZES)
+    return kinds(report, np.asarray(reference(spec, *inputs)))
+
+
+def test_rows_that_do_not_exist_are_left_out() -> None:
+    assert with_any_slots(lambda kernel: kernel) == set()
+    assert with_any_slots(in_every_row)
+
+
+@pytest.mark.parametrize("bug", LATE)
+def test_mistakes_in_what_is_said_late_are_found(bug: str) -> None:
+    assert kinds(*run(text(stages=3), LATE[bug])), bug

@@ -37,7 +37,8 @@ def use_cuda(function: Function) -> None:
     memory, roles = CudaMemory(function, swizzled_tiles=beside_lanes), Roles(function) if beside_lanes else None
     lanes = CudaLanes(function, memory.matrices)
     function.use(memory, CudaFrame(function, roles), Atomics(function, memory, 'syncscope("device") monotonic'))
-    function.use(lanes, Shuffles(function, lanes.word_of_lane), Loops(function, lanes, attribute=AS_SCHEDULED))
+    shuffles = Shuffles(function, lanes.word_of_lane, lanes.word_from_lane)
+    function.use(lanes, shuffles, Loops(function, lanes, attribute=AS_SCHEDULED))
     function.use(CudaProducts(function, lanes), Barriers(function), LeftToTheCompiler(function))
     if not any(op.is_(MMA, MMA_ASYNC) for op in function.kernel.walk()):  # sums of products leave no room for two forms
         divisors = SharedDivisors(function, lanes)

@@ -205,6 +205,12 @@ class CudaLanes(LaneOperations):
         everyone, distance, clamp = (self.text.constant(value, "i32") for value in (-1, mask, 31))
         return self.text.op(f"nvvm.shfl.sync bfly {everyone}, {word}, {distance}, {clamp} : i32 -> i32")
 
+    def word_from_lane(self, word: str, lane: int, lanes: int) -> str:
+        """The bits of a lane's number above 8 in what clamps it are those that every lane keeps of its own."""
+        kept = (self.machine.lanes - lanes) << 8 | self.machine.lanes - 1
+        everyone, place, clamp = (self.text.constant(value, "i32") for value in (-1, lane, kept))
+        return self.text.op(f"nvvm.shfl.sync idx {everyone}, {word}, {place}, {clamp} : i32 -> i32")
+
     def words(self, value: Value, word: str) -> list[str]:
         """32-bit registers of an operand, as the instruction takes them."""
         dtype = value.vector.dtype

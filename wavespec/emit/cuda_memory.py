@@ -10,6 +10,7 @@ from wavespec.emit.store_runs import Forms
 from wavespec.emit.streamed_accesses import load_streamed, store_streamed
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op
+from wavespec.ir.thread import Mask
 
 _MOST_SELECTS = 2
 """Comparisons of one copy that LLVM may make a select of each; of more, one predicate takes less."""
@@ -175,7 +176,8 @@ class CudaMemory(Emitter):
         to = self.address(memory, self.function.buffered(op, memory))
         start = self.address(source, op["source_offset"])
         cache = "cg" if bytes_ == 16 else "ca"
-        if len(op["mask"]) <= _MOST_SELECTS:
+        signs = _only_signs(op["mask"])
+        if len(op["mask"]) <= _MOST_SELECTS and not signs:
             size, types = "", "!llvm.ptr<3>, !llvm.ptr<1>"
             if op["mask"]:
                 inside = self.indices.holds(op["mask"])
@@ -184,7 +186,10 @@ class CudaMemory(Emitter):
                 types += ", i32"
             self.text.do(f"nvvm.cp.async.shared.global {to}, {start}, {bytes_}, cache = {cache}{size} : {types}")
             return
-        inside = self.indices.inside(op["mask"], outermost_first=True)
+        inside = self.indices.inside(tuple(pair for pair in op["mask"] if pair not in signs), outermost_first=True)
+        for _, place in signs:
+            natural = self._is_natural(place)
+            inside = self.text.op(f"arith.andi {inside}, {natural} : i1") if inside else natural
         code = (
             f"{{ .reg .b32 size; selp.b32 size, {bytes_}, 0, $2; "
             f"cp.async.{cache}.shared.global [$0], [$1], {bytes_}, size; }}"
@@ -194,11 +199,27 @@ class CudaMemory(Emitter):
             f"{to}, {start}, {inside} : (!llvm.ptr<3>, !llvm.ptr<1>, i1) -> ()"
         )
 
+    def _is_natural(self, place: Expr) -> str:
+        """SSA name of an ``i1``: the upper word says it, which is a register of its own.  In assembly: LLVM would compare
+        both again, which takes two instructions."""
+        name = self.indices.integer(place, 64)
+        code = "{ .reg .b32 lower; mov.b64 {lower, $0}, $1; }"
+        upper = self.text.op(f'llvm.inline_asm asm_dialect = att "{code}", "=r,l" {name} : (i64) -> i32')
+        return self.text.op(f"arith.cmpi sgt, {upper}, {self.text.constant(-1, 'i32')} : i32")
+
     def emit_async_commit(self, op: Op) -> None:
         self.text.do("nvvm.cp.async.commit.group")
 
     def emit_async_wait(self, op: Op) -> None:
         self.text.do(f"nvvm.cp.async.wait.group {op['pending']}")
+
+
+def _only_signs(mask: Mask) -> Mask:
+    """Comparisons of numbers of lanes that are compared with nothing but 0."""
+    bounded = {left for left, _ in mask}
+    return tuple(
+        (left, right) for left, right in mask if left == const(-1) and right.kind == "symbol" and right not in bounded
+    )
 
 
 def _places(memories: Sequence[Memory], tile_alignment: int) -> dict[str, range]:

@@ -181,15 +181,23 @@ class LaneOperations(Emitter, ABC):
 class Shuffles(Emitter):
     """Registers of other lanes."""
 
-    def __init__(self, function: Function, move: Callable[[str, int], str]) -> None:
-        """``move``: a word of 32 bits of the lane whose number differs in the bits of a mask."""
+    def __init__(
+        self, function: Function, move: Callable[[str, int], str], take: Callable[[str, int, int], str]
+    ) -> None:
+        """``move``: a word of 32 bits of the lane whose number differs in the bits of a mask; ``take``: of the lane with
+        a number in a group of so many."""
         super().__init__(function)
-        self.move = move
+        self.move, self.take = move, take
 
     def emit_shuffle(self, op: Op) -> None:
-        (value,), mask = op.operands, op["bits"]
-        names = self.function.scalars(value)
-        moved = [
-            moved_by_words(self.text, name, value.vector.dtype, lambda word: self.move(word, mask)) for name in names
-        ]
+        mask = op["bits"]
+        self._moved(op, lambda word: self.move(word, mask))
+
+    def emit_from_lane(self, op: Op) -> None:
+        lane, lanes = op["lane"], op["lanes"]
+        self._moved(op, lambda word: self.take(word, lane, lanes))
+
+    def _moved(self, op: Op, move: Callable[[str], str]) -> None:
+        (value,) = op.operands
+        moved = [moved_by_words(self.text, name, value.vector.dtype, move) for name in self.function.scalars(value)]
         self.values[op.result.name] = tuple(Part(name, 1) for name in moved)

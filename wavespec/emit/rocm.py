@@ -34,7 +34,8 @@ def use_rocm(function: Function) -> None:
     symbols = RocmSymbols(function, lanes)
     memory = RocmMemory(function, symbols)
     function.use(memory, Atomics(function, memory, _ATOMIC_ORDER), lanes, symbols)
-    function.use(Shuffles(function, lanes.word_of_lane), Loops(function, lanes, attribute=AS_SCHEDULED))
+    shuffles = Shuffles(function, lanes.word_of_lane, lanes.word_from_lane)
+    function.use(shuffles, Loops(function, lanes, attribute=AS_SCHEDULED))
     function.use(RocmProducts(function), RocmOrder(function, symbols))
     function.together(StoreRuns(function, memory.forms).run, STORE)
 
@@ -108,6 +109,12 @@ class RocmLanes(LaneOperations):
         distance, width = (self.text.constant(value, "i32") for value in (mask, self.machine.lanes))
         result = self.text.name()
         self.text.do(f"{result}:2 = gpu.shuffle xor {word}, {distance}, {width} : i32")
+        return f"{result}#0"
+
+    def word_from_lane(self, word: str, lane: int, lanes: int) -> str:
+        place, width = (self.text.constant(value, "i32") for value in (lane, lanes))
+        result = self.text.name()
+        self.text.do(f"{result}:2 = gpu.shuffle idx {word}, {place}, {width} : i32")
         return f"{result}#0"
 
 

@@ -38,6 +38,8 @@ Integer = Literal[
     "count",
     "elements",
     "kept_bits",
+    "lane",
+    "lanes",
     "level",
     "pending",
     "rank",

@@ -104,6 +104,14 @@ SHUFFLE: Final = _declare(
     results=1,
     attributes={"bits": Kind.INTEGER},
 )
+FROM_LANE: Final = _declare(
+    "from_lane",
+    "T x n -> T x n",
+    "what number `lane` of this lane's group has; every `lanes` of a wave are one",
+    operands=1,
+    results=1,
+    attributes={"lane": Kind.INTEGER, "lanes": Kind.INTEGER},
+)
 MMA: Final = _declare(
     "mma",
     "a, b, acc -> acc",

@@ -53,7 +53,7 @@ class SpecializeWaves(Pass):
         if not rings:
             raise NothingToCopy(kernel.distribution.roles.span)
         outside = rings_outside(kernel)
-        producer = Producer(kernel, rings, outside, fresh)
+        producer = Producer(kernel, rings, outside, fresh, machine.lanes)
         few, many = kernel.distribution.roles.registers
         consumer = Consumer(kernel, rings, outside, fresh, many or machine.registers_of(kernel.threads))
         all_rings = [ring for of_loop in rings.values() for ring in of_loop]
@@ -66,7 +66,7 @@ class SpecializeWaves(Pass):
             _role(kernel.wave_count, kernel.producers, few, _apart(producer.body(), consumed, fresh)),
             _role(0, kernel.wave_count, many, consumed),
         )
-        kernel = kernel.with_symbols(*(ring.done for ring in all_rings))
+        kernel = kernel.with_symbols(*(ring.done for ring in all_rings), *producer.symbols)
         return replace(kernel, memories=(*kernel.memories, *signals), body=roles)
 
 

@@ -17,6 +17,7 @@ from wavespec.ir.thread_ops import (
     COPY_ASYNC,
     FILLS,
     FOR,
+    FROM_LANE,
     MMA,
     MMA_ASYNC,
     PURE,
@@ -132,6 +133,8 @@ def lanes_are_in_reach(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     for op in kernel.walk():
         if op.is_(SHUFFLE) and op["bits"] >= machine.lanes:
             yield op, f"it asks a lane {op['bits']} away; {machine.variant} has waves of {machine.lanes}"
+        if op.is_(FROM_LANE) and not (op["lane"] < op["lanes"] <= machine.lanes):
+            yield op, f"it asks lane {op['lane']} of {op['lanes']}; {machine.variant} has waves of {machine.lanes}"
 
 
 @property_of("thread")

@@ -37,6 +37,8 @@ NEXT_TURN = "turn.next"
 WAVES_IN_TURN = 2
 READS = ("memory", "a_memory", "b_memory")
 """Attributes by which an operation names shared memory that it reads."""
+_LEAST_LATE = 3
+"""Buffers of a ring whose landing is said late: one is read, one is filled, and one of whose landing nobody knows."""
 _BESIDE = 0.5
 """Where lanes read tiles for sums: behind the first group of products."""
 
@@ -85,6 +87,12 @@ class BufferRing:
         if self.whole_rounds:
             return (self.done + step // self.stages) % 2
         return (self.done + step) // self.stages % 2
+
+    @property
+    def late(self) -> bool:
+        """Whether lanes say what has landed, and make it visible, when they have issued the copies that follow: with
+        two buffers there is nothing to be late by."""
+        return self.landed and self.stages >= _LEAST_LATE
 
     @property
     def full(self) -> str:

@@ -13,6 +13,7 @@ from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import (
     ASYNC_COMMIT,
     ASYNC_WAIT,
+    BIND,
     BULK_STORE,
     FOR,
     MMA_ASYNC,
@@ -62,6 +63,8 @@ class Consumer:
         self.registers = registers
         """Of a lane."""
         self.overlapping: dict[int, Op] = {}
+        self.begins: dict[int, bool] = {}
+        """By the `id` of such a loop, whether its first step fills the first buffer."""
         self.turn = kernel.symbol(TURN) if TURN in dict(kernel.waves) else None
 
     def body(self) -> tuple[Op, ...]:
@@ -147,24 +150,24 @@ class Consumer:
         if len(rounds) > 1:
             return [*lets, *wait, *rounds, *give, *left]
         if ring.stages > 1:  # the product of the step before still reads its buffer when this step's has to be there
-            self.overlapping[id(loop)] = loop
+            self.overlapping[id(loop)], self.begins[id(loop)] = loop, ring.begins
         return [*lets, *wait, loop, *give, *left]
 
     def _overlapping(self, ops: Sequence[Op]) -> list[Op]:
         """The operations with the steps of loops, and those of loops that go on where one ends, overlapping."""
         result, chain, between = list[Op](), list[Op](), list[Op]()
         for op in ops:
-            goes_on = chain and op.operands == chain[-1].results and op.get("lower") == chain[-1]["upper"]
-            if goes_on and id(op) in self.overlapping:
+            goes_on = chain and op.operands == chain[-1].results and id(op) in self.overlapping
+            if goes_on and (op["lower"] == chain[-1]["upper"] or not self.begins[id(op)]):
                 result += between
                 chain, between = [*chain, op], []
-            elif chain and op.is_(PURE) and _names(op.operands).isdisjoint(_names(chain[-1].results)):
+            elif chain and _can_be_in_front(op, chain):
                 between.append(op)
             else:
-                result += [*overlapped_products(self.kernel, chain, self.fresh), *between]
+                result += [*overlapped_products(self.kernel, chain, self.registers, self.fresh), *between]
                 chain, between = ([op], []) if id(op) in self.overlapping else ([], [])
                 result += [] if chain else [op]
-        return [*result, *overlapped_products(self.kernel, chain, self.fresh), *between]
+        return [*result, *overlapped_products(self.kernel, chain, self.registers, self.fresh), *between]
 
     def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> list[Op]:
         """Give a buffer back that has nothing in it."""
@@ -248,12 +251,19 @@ def _walks(loop: Op, around: Sequence[Op]) -> bool:
     return bool(loop.get("counts_on")) or not (around or in_parts)
 
 
+def _can_be_in_front(op: Op, loops: Sequence[Op]) -> bool:
+    """Whether an operation behind loops may as well stand in front of them."""
+    if op.is_(BIND) and any(op["symbol"] in inner.symbols for loop in loops for inner in loop.walk()):
+        return False
+    return op.is_(PURE, BIND) and _names(op.operands).isdisjoint(_names(loops[-1].results))
+
+
 def _names(values: Sequence[Value]) -> set[str]:
     return {value.name for value in values}
 
 
 def _full(ring: BufferRing) -> Op:
-    landed = {"landed": True} if ring.landed else {}
+    landed = {"landed": True} if ring.landed and not ring.late else {}
     return make("signal_wait", signal=ring.full, index=ring.index(ring.step), phase=ring.round(ring.step), **landed)
 
 

@@ -3,17 +3,26 @@ beside the first of the next one, and while that is made ready for its own last 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from wavespec.ir.expr import Expr, less, maximum, minimum
+from wavespec.ir.expr import Expr, const, less, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.rewriting import copied, substituted
 from wavespec.ir.thread_ops import IF, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, MOVES, SIGNAL_ARRIVE, SIGNAL_WAIT
 from wavespec.schedule.buffer_ring import trips
 
+_SPARE = 2 / 3
+"""Of the registers of a lane: what products may take where two rows of steps follow each other.  With more, the
+assembler has products wait for each other (heads of 128 take 160 of 216, heads of 64 take 128 of 208)."""
+_BUFFER = ("b_buffer", "index", "phase")
+"""Attributes that say which buffer is read, awaited or given back."""
 
-def overlapped_products(kernel: Kernel, loops: Sequence[Op], fresh: Callable[[str], str]) -> tuple[Op, ...]:
+
+def overlapped_products(
+    kernel: Kernel, loops: Sequence[Op], registers: int, fresh: Callable[[str], str]
+) -> tuple[Op, ...]:
     """For each loop the first step of all, if that is one of its own, up to its last product; for each the other steps,
     each with the last product of the step before; and that of the last step.  The loops themselves where they have one
     step, or their products depend on each other in another way, or where that would keep all buffers of a tile.
@@ -21,30 +30,68 @@ def overlapped_products(kernel: Kernel, loops: Sequence[Op], fresh: Callable[[st
     Each step ends with the release of its buffer.  In a round the last product of the step before is issued behind the
     first one of this step, and awaited before anything changes what it reads: its sums, and the registers of its
     factor.
+
+    Loops over several dims that fill the same buffers are one row of steps where their last products are the same: the
+    step before the first of one is the last of another.  They stay apart where ``registers`` of a lane suffice for a
+    first step beside the sums of the loop before: then waves that multiply in step get out of it there, so that one has
+    the matrix unit while another does its arithmetic.
     """
-    steps = [_Step.of(loop) for loop in loops]
-    known = [step for step in steps if step is not None]
-    if not loops or len(known) < len(loops) or len({step.types for step in known}) > 1:
-        return tuple(loops)
-    if any(_keeps_all(kernel, step) for step in known):
-        return tuple(loops)
-    start, whole = loops[0]["lower"], replace(loops[-1], operands=loops[0].operands).with_(lower=loops[0]["lower"])
-    if less(whole["upper"] - start, whole["step"] + 1):
-        return tuple(loops)
-    at, behind = kernel.symbol(whole["induction"]), start + whole["step"]
+    if not loops:
+        return ()
+    parts = [tuple(part) for _, part in itertools.groupby(loops, key=lambda loop: loop["induction"])]
+    found = _overlapped(kernel, parts, fresh) if len(parts) == 1 or _takes(loops) > registers * _SPARE else None
+    if found is None and len(parts) > 1:
+        return tuple(op for part in parts for op in overlapped_products(kernel, part, registers, fresh))
+    return tuple(loops) if found is None else found
+
+
+def _takes(loops: Sequence[Op]) -> int:
+    """Registers of a lane for the products of a step and the factor that one of them makes."""
+    products = [op for op in loops[0].body.ops if op.is_(MMA_ASYNC)]
+    sums = {value.name: value for op in loops[0].body.ops if op.is_(MMA_WAIT) for value in op.results}
+    factors = {op.operands[0].name: op.operands[0] for op in products if len(op.operands) > 1}
+    held = [value.vector for value in (*sums.values(), *factors.values())]
+    return sum(vector.elements * vector.dtype.bits // 32 for vector in held)
+
+
+def _overlapped(kernel: Kernel, parts: Sequence[tuple[Op, ...]], fresh: Callable[[str], str]) -> tuple[Op, ...] | None:
+    steps = [[_Step.of(loop) for loop in part] for part in parts]
+    known = [step for row in steps for step in row if step is not None]
+    if len(known) < sum(map(len, parts)) or len({step.types for step in known}) > 1:
+        return None
+    last = parts[-1][-1]
+    if any(_keeps_all(kernel, step) for step in known) or any(known[0].ends() != step.ends() for step in known):
+        return None
+    behind, before = list[Expr](), [const(0)]
+    for part in parts:
+        whole, step = part[-1].with_(lower=part[0]["lower"]), part[0]["step"]
+        if less(whole["upper"] - whole["lower"], step + 1):
+            return None
+        # Its first step is the first of all where there were none before.
+        behind.append(whole["lower"] + step - minimum(before[-1], 1) * step)
+        before.append(before[-1] + trips(whole))
+    starts, writing = parts[0][0].operands, iter(known)
     writers = [
-        _Loops(step, replace(loop, operands=whole.operands), at, fresh) for step, loop in zip(known, loops, strict=True)
+        [
+            _Loops(next(writing), replace(loop, operands=starts), kernel.symbol(loop["induction"]), fresh)
+            for loop in part
+        ]
+        for part in parts
     ]
-    found = [*writers[0].starts()]
-    carried = writers[0].carried(found)
-    for writer in writers:
-        found.append(writer.first(carried, minimum(behind, writer.loop["upper"])))
-        carried = found[-1].results
-    for writer in writers:
-        lower = behind if writer is writers[0] else maximum(writer.loop["lower"], behind)
-        found.append(writer.others(carried, lower))
-        carried = found[-1].results
-    return *found, _Loops(known[-1], whole, at, fresh).last(carried[-len(known[-1].handed) :])
+    found = [*writers[0][0].starts()]
+    carried = writers[0][0].carried(found)
+    for row, bound in zip(writers, behind, strict=True):
+        for writer in row:
+            found.append(writer.first(carried, minimum(bound, writer.loop["upper"])))
+            carried = found[-1].results
+    for row, bound in zip(writers, behind, strict=True):
+        for writer in row:
+            lower = bound if writer is row[0] else maximum(writer.loop["lower"], bound)
+            found.append(writer.others(carried, lower))
+            carried = found[-1].results
+    whole = replace(last, operands=starts).with_(lower=parts[-1][0]["lower"])
+    writer = _Loops(known[-1], whole, kernel.symbol(whole["induction"]), fresh)
+    return *found, writer.last(carried[-len(known[-1].handed) :], before[-2])
 
 
 def _keeps_all(kernel: Kernel, step: _Step) -> bool:
@@ -83,6 +130,15 @@ class _Step:
         """Of what one step hands to the next, and which of it is added to."""
         place = [value.name for value in self.handed]
         return tuple(value.type for value in self.handed), tuple(place.index(value.name) for value in self.added_to)
+
+    def ends(self) -> list[object]:
+        """The last product, its wait and the release, without names, and without the number of the buffer."""
+        names, found = {value.name: number for number, value in enumerate(self.handed)}, list[object]()
+        for op in (*self.product, self.wait, *self.release.body.ops):
+            attributes = [(key, value) for key, value in op.attributes if key not in _BUFFER]
+            found.append((op.name, [names[value.name] for value in op.operands], attributes))
+            names |= {value.name: len(names) + number for number, value in enumerate(op.results)}
+        return found
 
     @classmethod
     def of(cls, loop: Op) -> _Step | None:
@@ -227,15 +283,21 @@ class _Loops:
         ends = (*(result for _, _, _, result in self.own), *self._new(step.handed, {}))
         return replace(loop.with_(lower=lower), operands=starts, results=ends, region=region)
 
-    def last(self, handed: tuple[Value, ...]) -> Op:
-        """The last product of all, if there was one."""
+    def last(self, handed: tuple[Value, ...], before: Expr) -> Op:
+        """The last product of all, if there was one: of a step ``before`` those of this loop where it has none."""
         loop, step = self.loop, self.step
         names = {value.name: made for value, made in zip(step.handed, handed, strict=True)}
         starts = tuple(names[value.name] for value in self.added_to)
         arguments = self._new(self.added_to, names)
-        body = self._copied((*step.product, step.wait, step.release), names)
+        is_late = before != const(0)
+        body = self._copied((*step.product, step.wait, step.release), names, late=is_late)
         region = Region(arguments, body, tuple(names[value.name] for _, _, value, _ in self.sums))
-        lower = maximum(loop["lower"], loop["lower"] + (trips(loop) - 1) * loop["step"])
+        if is_late:  # a step late, so that no place is below 0
+            first = loop["step"] - minimum(before, 1) * loop["step"]
+            lower = loop["lower"] + maximum(first, trips(loop) * loop["step"])
+            loop = loop.with_(upper=loop["upper"] + loop["step"])
+        else:
+            lower = maximum(loop["lower"], loop["lower"] + (trips(loop) - 1) * loop["step"])
         ends = tuple(result for _, _, _, result in self.sums)
         return replace(loop.with_(lower=lower), operands=starts, results=ends, region=region)
 

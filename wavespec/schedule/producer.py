@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region
-from wavespec.ir.thread import row_axis
+from wavespec.ir.thread import Mask, row_axis
 from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FILLS, FOR, LET
 from wavespec.schedule.buffer_ring import (
     BufferRing,
@@ -36,8 +36,11 @@ class Producer:
         rings: Mapping[int, Sequence[BufferRing]],
         outside: Mapping[int, BufferRing],
         fresh: Callable[[str], str],
+        wave_lanes: int,
     ) -> None:
+        """``wave_lanes``: that hand each other words."""
         self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
+        self.wave_lanes, self.symbols = wave_lanes, list[Expr]()
         blocks = [(op.body.ops, filled) for op in kernel.walk() if (filled := filled_by(kernel, op))]
         bodies = {id(op): op.body.ops for op in kernel.walk() if op.is_(FOR)} | {0: kernel.body}
         blocks += [(bodies[block], ring.filled) for block, ring in outside.items()]
@@ -98,17 +101,31 @@ class Producer:
 
     def _loop(self, loop: Op, rings: Sequence[BufferRing]) -> list[Op]:
         carried, body, behind = {value.name for value in loop.body.arguments}, list[Op](), list[Op]()
+        late = [ring for ring in rings if ring.late and any(op.is_(COPY_ASYNC) for op in _fills(loop, ring))]
         for ring in rings:
             copies = copies_into(loop.body.ops, ring.filled)
             for op in copies:
                 if not carried.isdisjoint(value.name for value in op.operands):
                     raise ValuesNotShared(op.span)
             body += self._issue(copies, ring, [_empty(ring)])
+            if ring in late:
+                body += self._said_late(loop, ring, late)
             behind += left_of_round(ring, functools.partial(self._left_out, ring))
+        if late:  # of the last step
+            behind = [*_landed(late[-1], late[-1].steps - 1, 0, ((loop["lower"], loop["upper"]),)), *behind]
         lets = [let for ring in rings for let in ring.lets]
         loop = replace(loop, operands=(), results=(), region=Region((), tuple(body), ()))
-        ahead = any(ring.landed for ring in rings)
-        return [*lets, *(places_ahead(self.kernel, loop, self.fresh) if ahead else [loop]), *behind]
+        if not any(ring.landed for ring in rings):
+            return [*lets, loop, *behind]
+        copying, symbols = places_ahead(self.kernel, loop, self.wave_lanes, self.fresh)
+        self.symbols += symbols
+        return [*lets, *copying, *behind]
+
+    def _said_late(self, loop: Op, ring: BufferRing, late: Sequence[BufferRing]) -> list[Op]:
+        """Wait for the copies in front of those into this ring, which may be of the step before, and signal that."""
+        if ring is not late[0]:
+            return _landed(late[late.index(ring) - 1], ring.step, 1)
+        return _landed(late[-1], ring.step - 1, 1, ((loop["lower"], self.kernel.symbol(loop["induction"])),))
 
     def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> Sequence[Op]:
         """Signal that a buffer is full, when it is empty, with nothing in it."""
@@ -153,11 +170,23 @@ class Producer:
     def _by_lanes(self, copies: Sequence[Op], ring: BufferRing, index: Expr) -> Sequence[Op]:
         """Copy, and signal what has landed: asynchronous copies by themselves, so that those of later steps follow."""
         inside = [op.with_(buffer=index) if op.get("memory") in ring.filled else op for op in copies]
+        if ring.late:
+            return [*inside, make("async_commit")]
         if ring.landed:
             return [*inside, make("signal_arrive", signal=ring.full, index=index, bytes=0, landed=True)]
         asynchronous = any(op.is_(COPY_ASYNC) for op in copies)
         inside += [make("async_commit"), make("async_wait", pending=0)] if asynchronous else []
         return [*inside, make("fence_async"), make("signal_arrive", signal=ring.full, index=index, bytes=0)]
+
+
+def _fills(loop: Op, ring: BufferRing) -> list[Op]:
+    return [op for op in loop.body.ops if op.is_(FILLS) and op["memory"] in ring.filled]
+
+
+def _landed(ring: BufferRing, step: Expr, pending: int, mask: Mask = ()) -> list[Op]:
+    """All groups of copies but the ``pending`` last ones have landed: those of a step are visible, if it exists."""
+    arrive = make("signal_arrive", signal=ring.full, index=ring.index(step), bytes=0)
+    return [make("async_wait", pending=pending), make("fence_async"), only_if(mask, arrive) if mask else arrive]
 
 
 def _empty(ring: BufferRing) -> Op:

@@ -70,6 +70,11 @@ class Values:
         return operands[0][np.arange(symbols.threads) ^ op["bits"]]
 
     @staticmethod
+    def _from_lane(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        lanes = np.arange(symbols.threads)
+        return operands[0][lanes - lanes % op["lanes"] + op["lane"]]
+
+    @staticmethod
     def _pad(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
         (values,) = operands
         steps: Integers = np.arange(values.shape[1], dtype=np.int64) * int(op["stride"])
