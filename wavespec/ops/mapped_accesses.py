@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import groupby, islice, pairwise, takewhile
 from typing import NamedTuple
 
-from wavespec.ir.expr import Expr, const, less, minimum
+from wavespec.ir.expr import Expr, const, less, loose_part, minimum
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.names import operand_name
@@ -54,6 +54,8 @@ class MappedTensor:
             places[dim], checks = _place(expr, size, used, is_whole=self.is_whole)
             mask += checks
         mask += [(expr.substitute(known), const(1)) for expr in self.outside]
+        if not self.is_whole:  # neighbours that exist together have one check, which they can be told by
+            mask = [(left if left.is_const else left - loose_part(left, right), right) for left, right in mask]
         return _Element(self.memory.offset(places), tuple(mask))
 
 

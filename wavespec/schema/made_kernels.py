@@ -64,7 +64,7 @@ def writing_value(
     own, dtype = type_
     graph: list[AnyOp] = list(cast("Sequence[AnyOp]", ops))
     if scale:
-        graph.append(Formula(name=f"{name}_scaled", text=f"{SCALED_PRODUCT}(f32({name}) * f32({scale}))"))
+        graph.append(Formula(name=f"{name}_scaled", text=f"{SCALED_PRODUCT}({name}) * {SCALED_PRODUCT}({scale})"))
     at = {} if dims == own else {dim: parse_index(dim) for dim in dims}
     graph.append(Write(value=f"{name}_scaled" if scale else name, to=made_name(name), at=at))
     read = {one.tensor for one in ops if isinstance(one, Read)}
