@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from wavespec.schedule.buffer_ring import (
     make,
     only_if,
 )
-from wavespec.schedule.carried_rounds import left_of_round, with_rounds
+from wavespec.schedule.carried_rounds import with_rounds
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.places_ahead import places_ahead
@@ -97,25 +96,17 @@ class Producer:
         return with_rounds(bare, ops, self.rings, self.fresh)
 
     def _loop(self, loop: Op, rings: Sequence[BufferRing]) -> list[Op]:
-        carried, body, behind = {value.name for value in loop.body.arguments}, list[Op](), list[Op]()
+        carried, body = {value.name for value in loop.body.arguments}, list[Op]()
         for ring in rings:
             copies = copies_into(loop.body.ops, ring.filled)
             for op in copies:
                 if not carried.isdisjoint(value.name for value in op.operands):
                     raise ValuesNotShared(op.span)
             body += self._issue(copies, ring, [_empty(ring)])
-            behind += left_of_round(ring, functools.partial(self._left_out, ring))
         lets = [let for ring in rings for let in ring.lets]
         loop = replace(loop, operands=(), results=(), region=Region((), tuple(body), ()))
         ahead = any(ring.landed for ring in rings)
-        return [*lets, *(places_ahead(self.kernel, loop, self.fresh) if ahead else [loop]), *behind]
-
-    def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> Sequence[Op]:
-        """Signal that a buffer is full, when it is empty, with nothing in it."""
-        wait = make("signal_wait", signal=ring.empty, index=index, phase=const(1) - phase)
-        arrive = make("signal_arrive", signal=ring.full, index=index, bytes=0)
-        by_lanes, by_one = self._arrivals(ring)
-        return [wait, arrive, *self._once([arrive] * by_one)] if by_lanes else self._once([wait, arrive])
+        return [*lets, *(places_ahead(self.kernel, loop, self.fresh) if ahead else [loop])]
 
     def _arrivals(self, ring: BufferRing) -> tuple[int, int]:
         """How often every lane arrives where a buffer is filled, and how often one of them does beside that."""
