@@ -33,12 +33,13 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 
 
 SPILLS = {
-    "attention_biased_bias": {0: 64, 2: 80},
-    "attention_biased_mask": {2: 12, 6: 96},
+    "attention_biased_bias": {0: 104, 2: 76, 3: 64, 5: 80},
+    "attention_biased_bias_f16": {0: 280, 2: 76, 3: 64, 5: 80},
+    "attention_biased_mask": {0: 20, 1: 8, 2: 92, 5: 12, 9: 96},
     "attention_masked_causal": {2: 132},
     "attention_masked_window": {2: 132},
-    "attention_extend": {0: 308, 1: 172, 4: 128},
-    "attention_ragged_causal": {0: 132, 1: 120},
+    "attention_extend": {0: 160, 4: 128},
+    "attention_ragged_causal": {0: 64},
     "conv2d_grouped_f32": {0: 112},
     "conv2d_nhwc": {19: 32},
     "cross_entropy": {7: 24, 9: 40},

@@ -91,8 +91,7 @@ class CudaLanes(LaneOperations):
         """What shares bytes is converted byte by byte, and halves of numbers are by words."""
         (value,) = op.operands
         before, after, parts = value.vector.dtype, op.result.vector.dtype, self.function.held(value)
-        if (before.name, after.name) == ("bf16", "f32") and value.name in self._pairs:
-            words = (self._matrices[part.name] for part in self._pairs[value.name])
+        if (before.name, after.name) == ("bf16", "f32") and (words := self._words_of_pairs(value, parts)):
             halves = [name for word in words for name in self._first_halves(word)]
             self.values[op.result.name] = tuple(Part(name, 1) for name in halves)
             return
@@ -113,6 +112,15 @@ class CudaLanes(LaneOperations):
         for number in range(part.size):
             byte = self.text.op(f"arith.andi {word}, {self.text.constant(0xFF << 8 * number, 'i32')} : i32")
             yield self.text.op(f"arith.cmpi ne, {byte}, {zero} : i32")
+
+    def _words_of_pairs(self, value: Value, parts: Parts) -> list[str]:
+        """The words that pairs of elements came in; none where they came one by one, or several pairs at a time."""
+        if value.name in self._pairs:
+            return [self._matrices[part.name] for part in self._pairs[value.name]]
+        if any(part.size != 2 for part in parts):
+            return []
+        type_ = vector_type(value.vector.dtype, 2)
+        return [self.text.op(f"llvm.bitcast {part.name} : {type_} to i32") for part in parts]
 
     def _first_halves(self, word: str) -> tuple[str, str]:
         """Two numbers of f32, the first halves of which are in a word: as elements the assembler would take the second

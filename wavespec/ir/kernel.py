@@ -158,16 +158,20 @@ class LoopSchedule:
     where_key: Callable[..., Where] = field(default=_nowhere, compare=False)
 
 
+WaveOrder = Literal["together", "in_turn", "ping_pong"]
+
+
 @node
 class WaveRoles:
     """What waves do beside computing their part: ``producers`` more of them only copy.
 
-    ``together``: all other waves work on one tile; ``ping_pong``: they take turns, a tile each.  ``registers``: of a
-    lane of a producer and of the others, 0 = as compiled.
+    ``together``: all other waves work on one tile; ``in_turn``: they do, and issue their products one behind the other;
+    ``ping_pong``: they take turns, a tile each.  ``registers``: of a lane of a producer and of the others, 0 = as
+    compiled.
     """
 
     producers: int = 0
-    order: Literal["together", "ping_pong"] = "together"
+    order: WaveOrder = "together"
     registers: tuple[int, int] = (0, 0)
     span: Span | None = field(default=None, compare=False)
     registers_span: Span | None = field(default=None, compare=False)

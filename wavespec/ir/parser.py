@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, symbol
@@ -20,6 +20,7 @@ from wavespec.ir.kernel import (
     TileType,
     Value,
     VectorType,
+    WaveOrder,
     WaveRoles,
 )
 from wavespec.ir.layout import Arrangement, Digit, Layout, RegisterAxis, Swizzle
@@ -130,9 +131,8 @@ class _KernelReader(ExprReader):
         resident = self.integer() if self.accept("resident") else 1
         if self.accept("roles"):
             producers, order = self.integer(), self.take("name")
-            roles = WaveRoles(
-                producers, "ping_pong" if order == "ping_pong" else "together", (self.integer(), self.integer())
-            )
+            orders: dict[str, WaveOrder] = {one: one for one in get_args(WaveOrder)}
+            roles = WaveRoles(producers, orders.get(order, "together"), (self.integer(), self.integer()))
         auto = self.take("name") if self.accept("auto") else ""
         schedules: list[LoopSchedule] = []
         while self.accept("schedule"):

@@ -27,6 +27,7 @@ from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
 from wavespec.lower.read_in_place import ReadInPlace
+from wavespec.lower.read_once import ReadOnce
 from wavespec.lower.round_copies import RoundCopies
 from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.scale_products import ScaleProducts
@@ -55,6 +56,7 @@ PASSES: tuple[Pass, ...] = (
     ScaleOperands(),
     SplitOperands(),
     DropUnitDims(),
+    ReadOnce(),
     UnrollBatches(),
     SkipNan(),
     ChooseInstructions(),

@@ -15,6 +15,7 @@ from wavespec.lower.thread_properties import is_of_lanes, roles_are_apart
 from wavespec.schedule.buffer_ring import NEXT_TURN, READS, WAVES_IN_TURN, rings_of, rings_outside, signal
 from wavespec.schedule.consumer import Consumer
 from wavespec.schedule.errors import NothingToCopy, ValuesNotShared
+from wavespec.schedule.issue_in_turn import turn_signals
 from wavespec.schedule.producer import Producer
 from wavespec.targets.machine import Machine
 
@@ -32,10 +33,11 @@ class SpecializeWaves(Pass):
             What is filled in front of all loops is filled once: consumers wait for it where its copies were.
             Loads that the places of copies are made of belong to the producer, and to both where both use them.
             ``i`` counts on over the steps of outer loops, so that copies run ahead across tiles.
+            ``in_turn``: the waves that compute issue the products of a step one behind the other.
             ``ping_pong``: the two waves that compute take the tiles in turns, and signal each other when they have
             issued their products, so that one ends its tile while the other multiplies.
     Errors: ``staged-outside-loop`` at the read; ``steps-not-counted`` at the loop; ``values-not-shared`` at the value;
-            ``nothing-to-copy`` at the schedule's waves.
+            ``nothing-to-copy`` and ``turns-not-possible`` at the schedule's waves.
     """
 
     name: ClassVar[str] = "specialize-waves"
@@ -59,6 +61,7 @@ class SpecializeWaves(Pass):
         all_rings = [ring for of_loop in rings.values() for ring in of_loop]
         signals = [one for ring in all_rings if ring.begins for one in ring.signals]
         signals += [one for ring in outside.values() for one in ring.signals if one.arrivals]
+        signals += [turn_signals(kernel, ring) for ring in consumer.in_turn]
         if consumer.turn is not None:
             signals.append(signal(NEXT_TURN, WAVES_IN_TURN, kernel.wave_count // WAVES_IN_TURN))
         consumed = consumer.body()

@@ -120,7 +120,7 @@ class DirectCalls:
                 if type(one) not in PLAIN_TYPES:
                     return None
                 # The guard would end the process over a nested tensor.
-                place += one.data_ptr(), one.storage_offset(), one.untyped_storage().nbytes(), one.is_nested
+                place += one.data_ptr(), one.storage_offset(), len(one.untyped_storage()), one.is_nested
         except RuntimeError:  # A tensor without a storage.
             return None
         known = calls.get(tuple(place))

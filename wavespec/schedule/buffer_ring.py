@@ -52,7 +52,7 @@ class BufferRing:
     """The shared memories."""
     stages: int
     done: Expr
-    """Steps before this loop, modulo two rounds; rounds, modulo two, where they are whole."""
+    """Steps before this loop, modulo two rounds."""
     lets: tuple[Op, ...]
     """What says how many those are."""
     lower: Expr
@@ -67,9 +67,8 @@ class BufferRing:
     """Whether other workgroups of the cluster fill its buffers as well."""
     landed: bool
     """Whether lanes fill its buffers by asynchronous copies, whose landing they do not wait for."""
-    whole_rounds: bool = False
-    """Whether each tile begins with the first buffer, and leaves out what is left of its last round: where tiles differ
-    in steps, the loop over them carries how many rounds there were."""
+    is_carried: bool = False
+    """Whether the loop over tiles carries how many steps there were, since these differ in them."""
     begins: bool = True
     """Whether no loop before has steps of the ring."""
     ends: bool = True
@@ -80,12 +79,10 @@ class BufferRing:
     """Whether lanes read what is in it, for the sums of a step."""
 
     def index(self, step: Expr) -> Expr:
-        return (step if self.whole_rounds else self.done + step) % self.stages
+        return (self.done + step) % self.stages
 
     def round(self, step: Expr) -> Expr:
         """The parity of the round: a signal's phase."""
-        if self.whole_rounds:
-            return (self.done + step // self.stages) % 2
         return (self.done + step) // self.stages % 2
 
     @property
@@ -101,6 +98,11 @@ class BufferRing:
     @property
     def empty(self) -> str:
         return f"{self.name}.empty"
+
+    @property
+    def turn(self) -> str:
+        """Signals of the waves that issue their products in turn."""
+        return f"{self.name}.turn"
 
     @property
     def signals(self) -> tuple[Memory, Memory]:
@@ -255,12 +257,12 @@ def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterato
 def _ring(kernel: Kernel, loops: Sequence[Op], around: tuple[Op, ...], name: str, filled: frozenset[str]) -> BufferRing:
     """Of the first of several loops behind one another."""
     stages, loop = max(kernel.memory(name).buffers for name in filled), loops[0]
-    done, lets, whole_rounds = const(0), tuple[Op, ...](), False
+    done, lets, is_carried = const(0), tuple[Op, ...](), False
     if around and not all(_is_counted(one, around) for one in loops):
         in_step = TURN not in dict(kernel.waves) and kernel.distribution.cluster == 1
         if not in_step:
             raise StepsNotCounted(loop.span, loop.node)
-        done, whole_rounds = symbol(f"done_{name}", 0, 1), True
+        done, is_carried = symbol(f"done_{name}", 0, 2 * stages - 1), True
     elif around:
         passed = const(0)
         for outer in around:
@@ -285,7 +287,7 @@ def _ring(kernel: Kernel, loops: Sequence[Op], around: tuple[Op, ...], name: str
         empty_arrivals=waves * (kernel.cluster if everywhere else 1),
         everywhere=everywhere,
         landed=_lands(bodies, filled),
-        whole_rounds=whole_rounds,
+        is_carried=is_carried,
     )
 
 

@@ -1,4 +1,4 @@
-"""A loop over tiles that differ in steps goes in; the same, which carries how many rounds its rings made, comes out."""
+"""A loop over tiles that differ in steps goes in; the same, which carries how many steps its rings made, comes out."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import Expr, ceildiv, const
 from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
 from wavespec.ir.thread_ops import BIND, FOR
-from wavespec.schedule.buffer_ring import BufferRing, only_if
+from wavespec.schedule.buffer_ring import BufferRing
 
 _COUNT = VectorType(DTYPES["i32"], 1)
 
@@ -17,7 +16,7 @@ _COUNT = VectorType(DTYPES["i32"], 1)
 def with_rounds(
     loop: Op, ops: Sequence[Op], rings: Mapping[int, Sequence[BufferRing]], fresh: Callable[[str], str]
 ) -> tuple[Op, ...]:
-    """A loop around others with these operations in place of its own: it carries the rounds of the rings of loops that
+    """A loop around others with these operations in place of its own: it carries the steps of the rings of loops that
     it has itself, and hands on those that loops in it carry.  ``rings``: those of each loop as it was, by its `id`."""
     own = [ring for op in loop.body.ops for ring in rings.get(id(op), ())]
     inner = [ring for op in loop.body.ops for one in op.walk() if one is not op for ring in rings.get(id(one), ())]
@@ -26,16 +25,16 @@ def with_rounds(
 
 
 def _carrying(loop: Op, rings: Iterable[BufferRing], fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    """The loop over tiles with counts of rounds, modulo two; each starts from 0, is what its symbol stands for in a
-    tile, and goes on by the rounds of the tile."""
-    counts = {ring.done: ring for ring in rings if ring.whole_rounds and ring.ends}
+    """The loop over tiles with counts of steps, modulo two rounds; each starts from 0, is what its symbol stands for in
+    a tile, and goes on by the steps of the tile."""
+    counts = {ring.done: ring for ring in rings if ring.is_carried and ring.ends}
     before, binds, after = list[Op](), list[Op](), list[Op]()
     arguments, yields, results = list[Value](), list[Value](), list[Value]()
     for done, ring in counts.items():
         start, here, behind, end = (Value(fresh(done.args[0]), _COUNT) for _ in range(4))
         before.append(Op("constant", (), (start,), attribute_pairs({"value": 0})))
         binds.append(Op("bind", (here,), (), attribute_pairs({"symbol": done.args[0]})))
-        total = (done + ceildiv(ring.steps, ring.stages)) % 2
+        total = (done + ring.steps) % (2 * ring.stages)
         after.append(Op("coordinates", (), (behind,), attribute_pairs({"places": (total,)})))
         arguments.append(here)
         yields.append(behind)
@@ -48,9 +47,9 @@ def _carrying(loop: Op, rings: Iterable[BufferRing], fresh: Callable[[str], str]
 def _handing_on(
     loop: Op, ops: Sequence[Op], rings: Iterable[BufferRing], fresh: Callable[[str], str]
 ) -> tuple[Op, ...]:
-    """The loop around one among ``ops`` that carries rounds of these rings: it begins each time with the rounds that it
+    """The loop around one among ``ops`` that carries steps of these rings: it begins each time with the count that it
     ended with the last time."""
-    counts = {ring.done.args[0] for ring in rings if ring.whole_rounds and ring.ends}
+    counts = {ring.done.args[0] for ring in rings if ring.is_carried and ring.ends}
     place = next((n for n, op in enumerate(ops) if op.is_(FOR) and _counted(op, counts)), None)
     if place is None:
         return (replace(loop, region=replace(loop.body, ops=tuple(ops))),)
@@ -72,15 +71,3 @@ def _counted(loop: Op, counts: Container[str]) -> list[int]:
     """The places of what a loop carries that these symbols stand for in it."""
     bound = {op.operands[0].name for op in loop.body.ops if op.is_(BIND) and op["symbol"] in counts}
     return [number for number, argument in enumerate(loop.body.arguments) if argument.name in bound]
-
-
-def left_of_round(ring: BufferRing, ops: Callable[[Expr, Expr], Sequence[Op]]) -> list[Op]:
-    """What ``ops`` makes of the index and the phase of each buffer that the last round of a tile leaves out."""
-    if not (ring.whole_rounds and ring.ends):
-        return []
-    steps = ring.steps
-    missing, phase = (const(0) - steps) % ring.stages, (ring.done + (steps - 1) // ring.stages) % 2
-    return [
-        only_if(((const(number - 1), missing),), *ops(const(ring.stages - number), phase))
-        for number in range(1, ring.stages)
-    ]

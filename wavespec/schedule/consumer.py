@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from wavespec.ir.thread_ops import (
     BIND,
     BULK_STORE,
     FOR,
+    LOAD,
     MMA_ASYNC,
     MMA_FENCE,
     MMA_WAIT,
@@ -36,13 +36,15 @@ from wavespec.schedule.buffer_ring import (
     readers,
     step_of,
 )
-from wavespec.schedule.carried_rounds import left_of_round, with_rounds
+from wavespec.schedule.carried_rounds import with_rounds
 from wavespec.schedule.decode_ahead import decode_ahead
 from wavespec.schedule.errors import StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
+from wavespec.schedule.issue_in_turn import first_turn, issued_in_turn
 from wavespec.schedule.multiply_as_decoded import multiply_as_decoded
 from wavespec.schedule.overlapped_products import overlapped_products
-from wavespec.schedule.read_beside_sums import read_ahead
+from wavespec.schedule.ping_pong import TurnsNotPossible
+from wavespec.schedule.read_beside_sums import is_read_beside, read_ahead
 from wavespec.schedule.use_beside_products import use_beside_products
 
 _GROUPS = ASYNC_COMMIT | ASYNC_WAIT
@@ -66,10 +68,16 @@ class Consumer:
         self.begins: dict[int, bool] = {}
         """By the `id` of such a loop, whether its first step fills the first buffer."""
         self.turn = kernel.symbol(TURN) if TURN in dict(kernel.waves) else None
+        is_in_turn = kernel.distribution.roles.order == "in_turn"
+        if is_in_turn and kernel.wave_count == 1:
+            raise TurnsNotPossible(kernel.distribution.roles.span, "one wave computes all of a tile")
+        self.in_turn = [of_loop[0] for of_loop in rings.values() if of_loop[0].begins] if is_in_turn else []
+        """The rings of loops in which waves issue their products in turn."""
 
     def body(self) -> tuple[Op, ...]:
         """What the role runs; stores in flight are awaited before shared memory goes away."""
         ops = self._kept(self.kernel.body, (), self.outside.get(0))
+        ops = (*(first_turn(self.kernel, ring) for ring in self.in_turn), *ops)
         if any(op.is_(BULK_STORE) for op in self.kernel.walk()):
             ops = (*ops, in_first_lane(self.kernel, make("bulk_wait", pending=0)))
         return ops
@@ -121,7 +129,6 @@ class Consumer:
     def _loop(self, loop: Op, rings: Sequence[BufferRing], wait: Sequence[Op], give: Sequence[Op]) -> list[Op]:
         ring, filled = rings[0], frozenset[str]().union(*(ring.filled for ring in rings))
         lets = [let for one in rings for let in one.lets if one.begins]
-        left = [op for one in rings for op in left_of_round(one, functools.partial(self._left_out, one))]
         index = ring.index(ring.step)
         ops = [loop.body.ops[number] for number in _without_copies(loop.body.ops, filled)]
         for one in rings:
@@ -137,21 +144,25 @@ class Consumer:
         overlaps = last.is_(MMA_WAIT) and kept and not registers and not computed and not by_lanes
         # A buffer that is emptied in the next step cannot be the one that this step waits for.
         if overlaps and ring.stages > 1 and ring.begins:
-            return [*lets, *wait, *self._overlapped(loop, ring, [_full(ring), *ops[:-1]], last, give), *left]
+            self._check_turns(loop)
+            return [*lets, *wait, *self._overlapped(loop, ring, [_full(ring), *ops[:-1]], last, give)]
         ahead = decode_ahead(self.kernel, loop, [_full(ring), *ops], ring.step, self._release(ring, index), self.fresh)
         if ahead:
-            return [*lets, *wait, ahead[0], *give, ahead[1], *left]
+            self._check_turns(loop)
+            return [*lets, *wait, ahead[0], *give, ahead[1]]
         if by_lanes:
+            self._check_turns(loop)
             ops = multiply_as_decoded(ops, self.fresh)
             # One lane empties the buffer: all lanes of the wave have read it, not only the matrix unit.
             ops.append(make("barrier", first=self.kernel.wave_number, waves=1))
         loop = replace(loop, region=replace(loop.body, ops=self._signalled(ops, rings, loop.body.arguments)))
         rounds = use_beside_products(self.kernel, loop, self.registers, self.fresh) if ring.stages > 1 else (loop,)
         if len(rounds) > 1:
-            return [*lets, *wait, *rounds, *give, *left]
+            self._check_turns(loop)
+            return [*lets, *wait, *rounds, *give]
         if ring.stages > 1:  # the product of the step before still reads its buffer when this step's has to be there
             self.overlapping[id(loop)], self.begins[id(loop)] = loop, ring.begins
-        return [*lets, *wait, loop, *give, *left]
+        return [*lets, *wait, loop, *give]
 
     def _overlapping(self, ops: Sequence[Op]) -> list[Op]:
         """The operations with the steps of loops, and those of loops that go on where one ends, overlapping."""
@@ -169,10 +180,6 @@ class Consumer:
                 result += [] if chain else [op]
         return [*result, *overlapped_products(self.kernel, chain, self.registers, self.fresh), *between]
 
-    def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> list[Op]:
-        """Give a buffer back that has nothing in it."""
-        return [make("signal_wait", signal=ring.full, index=index, phase=phase), *self._release_by_all(ring, index)]
-
     def _release_by_all(self, ring: BufferRing, index: Expr) -> list[Op]:
         """Release a buffer when all lanes of the wave have seen that it was full: no product in between has waited for
         them, and who comes too late would see the next round but one."""
@@ -184,6 +191,7 @@ class Consumer:
         first one is awaited at once, and the last one released at the end.  What lanes read beside the products is
         released when all of the wave have read it."""
         beside = frozenset[str]().union(*(ring.filled for ring in rings if ring.beside))
+        ops = self._loaded_ahead(ops, carried)
         ops, is_early = read_ahead(ops, beside, carried, self.registers) if beside else (ops, False)
         before, behind = defaultdict[int, list[Op]](list), defaultdict[int, list[Op]](list)
         end = len(ops) - 1
@@ -199,7 +207,17 @@ class Consumer:
             done = (n for n, op in enumerate(ops) if op.is_(MMA_WAIT) and n > places[-1])
             before[first].append(_full(ring))
             behind[end if ring is rings[-1] else next(done)].append(self._release(ring, ring.index(ring.step)))
-        return tuple(one for n, op in enumerate(ops) for one in (*before[n], op, *behind[n]))
+        result = [one for n, op in enumerate(ops) for one in (*before[n], op, *behind[n])]
+        return tuple(issued_in_turn(self.kernel, rings[0], result) if self.in_turn else result)
+
+    def _loaded_ahead(self, ops: Sequence[Op], carried: Sequence[Value]) -> Sequence[Op]:
+        """A step that begins with what lanes load of inputs for sums: behind the wait for these nothing would hide how
+        long that takes.  Where they have too few registers it stays."""
+        inputs = {memory.name for memory in self.kernel.memories if memory.role == "input"}
+        loaded = {op["memory"] for op in ops if op.is_(LOAD)} & inputs
+        loaded = {memory for memory in loaded if is_read_beside(ops, memory)}
+        ahead, is_early = read_ahead(ops, loaded, carried, self.registers, at_once=True) if loaded else (ops, False)
+        return ahead if is_early else ops
 
     def _overlapped(self, loop: Op, ring: BufferRing, ops: list[Op], wait: Op, give: Sequence[Op]) -> list[Op]:
         """Wait for the products of the step before, and empty its buffer; the last ones are awaited behind the loop."""
@@ -238,6 +256,12 @@ class Consumer:
         wait = make("signal_wait", signal=NEXT_TURN, index=self.turn, phase=(before + 1) % 2)
         arrive = make("signal_arrive", signal=NEXT_TURN, index=const(1) - self.turn, bytes=0)
         return [wait] * is_first, [in_first_lane(self.kernel, arrive)] * is_last
+
+    def _check_turns(self, loop: Op) -> None:
+        """Refuse to issue products in turn where a step has another one's products, or waits for lanes."""
+        if self.in_turn:
+            why = f"steps of '{loop.node}' have no sums to compute with between their products"
+            raise TurnsNotPossible(self.kernel.distribution.roles.span, why)
 
     def _release(self, ring: BufferRing, index: Expr, mask: Mask = ()) -> Op:
         attributes = {"everywhere": True} if ring.everywhere else {}

@@ -110,6 +110,8 @@ class _Step:
 
     issue: tuple[Op, ...]
     """Up to the first products."""
+    give: tuple[Op, ...]
+    """What gives the next wave its turn at issuing products, behind all that are issued at a time."""
     middle: tuple[Op, ...]
     """What can run beside the last product of the step before."""
     late: tuple[Op, ...]
@@ -174,15 +176,16 @@ class _Step:
         if any(op.is_(MMA_ASYNC, MMA_COMMIT, MMA_WAIT) for op in late) or not guarded:
             return None
         kept = set(map(id, late))
-        issue = others[: commits[0] + 1]
+        first = commits[0] + 1
+        issue, give = others[:first], others[first : first + _is_release(others[first])]
         if any(id(op) in kept for op in issue):
             return None
-        middle = tuple(op for op in others[commits[0] + 1 :] if id(op) not in kept)
-        return cls(issue, middle, tuple(late), product, wait, release, handed, added_to, guarded)
+        middle = tuple(op for op in others[first + len(give) :] if id(op) not in kept)
+        return cls(issue, give, middle, tuple(late), product, wait, release, handed, added_to, guarded)
 
 
 def _is_release(op: Op) -> bool:
-    """Whether all it does is to signal that buffers are empty."""
+    """Whether all it does is to signal, that buffers are empty or that another wave has its turn."""
     return op.is_(IF) and all(inner.is_(SIGNAL_ARRIVE) for inner in op.body.ops)
 
 
@@ -258,7 +261,7 @@ class _Loops:
         names = {argument.name: start for start, argument, _, _ in self.sums}
         arguments = self._new((argument for _, argument, _, _ in self.own), names)
         unused = self._new(step.handed, {})
-        body = self._copied((*step.issue, *step.middle, *step.late), names)
+        body = self._copied((*step.issue, *step.give, *step.middle, *step.late), names)
         made = (*(value for _, _, value, _ in self.own), *step.handed)
         region = Region((*arguments, *unused), body, tuple(names[value.name] for value in made))
         return replace(loop.with_(upper=upper), operands=starts, results=self._new(made, {}), region=region)
@@ -269,7 +272,7 @@ class _Loops:
         arguments = self._new((argument for _, argument, _, _ in self.own), names)
         handed = self._new(step.handed, before)
         issue = self._copied(step.issue, names)
-        product = self._copied(step.product, before, late=True)
+        product = (*self._copied(step.product, before, late=True), *self._copied(step.give, names))
         middle = _awaiting_one_more(self._copied(step.middle, names))
         tied = tuple(names[value.name] for value in step.guarded)
         sums = tuple(before[value.name] for value in step.wait.operands)

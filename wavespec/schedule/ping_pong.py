@@ -14,9 +14,7 @@ from wavespec.targets.machine import Machine
 
 class TurnsNotPossible(WavespecError, code="turns-not-possible"):
     def __init__(self, where: Where, why: str) -> None:
-        super().__init__(
-            where, f"The waves cannot take turns: {why}.", hints=["Leave out 'order: ping_pong' for this target."]
-        )
+        super().__init__(where, f"The waves cannot take turns: {why}.", hints=["Leave out 'order' for this target."])
 
 
 def ping_pong_plan(kernel: Kernel, loop: Op, machine: Machine) -> LoopPlan:

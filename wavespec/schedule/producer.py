@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from wavespec.schedule.buffer_ring import (
     make,
     only_if,
 )
-from wavespec.schedule.carried_rounds import left_of_round, with_rounds
+from wavespec.schedule.carried_rounds import with_rounds
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.places_ahead import places_ahead
@@ -100,7 +99,7 @@ class Producer:
         return with_rounds(bare, ops, self.rings, self.fresh)
 
     def _loop(self, loop: Op, rings: Sequence[BufferRing]) -> list[Op]:
-        carried, body, behind = {value.name for value in loop.body.arguments}, list[Op](), list[Op]()
+        carried, body = {value.name for value in loop.body.arguments}, list[Op]()
         late = [ring for ring in rings if ring.late and any(op.is_(COPY_ASYNC) for op in _fills(loop, ring))]
         for ring in rings:
             copies = copies_into(loop.body.ops, ring.filled)
@@ -110,29 +109,20 @@ class Producer:
             body += self._issue(copies, ring, [_empty(ring)])
             if ring in late:
                 body += self._said_late(loop, ring, late)
-            behind += left_of_round(ring, functools.partial(self._left_out, ring))
-        if late:  # of the last step
-            behind = [*_landed(late[-1], late[-1].steps - 1, 0, ((loop["lower"], loop["upper"]),)), *behind]
+        last = _landed(late[-1], late[-1].steps - 1, 0, ((loop["lower"], loop["upper"]),)) if late else []
         lets = [let for ring in rings for let in ring.lets]
         loop = replace(loop, operands=(), results=(), region=Region((), tuple(body), ()))
         if not any(ring.landed for ring in rings):
-            return [*lets, loop, *behind]
+            return [*lets, loop, *last]
         copying, symbols = places_ahead(self.kernel, loop, self.wave_lanes, self.fresh)
         self.symbols += symbols
-        return [*lets, *copying, *behind]
+        return [*lets, *copying, *last]
 
     def _said_late(self, loop: Op, ring: BufferRing, late: Sequence[BufferRing]) -> list[Op]:
         """Wait for the copies in front of those into this ring, which may be of the step before, and signal that."""
         if ring is not late[0]:
             return _landed(late[late.index(ring) - 1], ring.step, 1)
         return _landed(late[-1], ring.step - 1, 1, ((loop["lower"], self.kernel.symbol(loop["induction"])),))
-
-    def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> Sequence[Op]:
-        """Signal that a buffer is full, when it is empty, with nothing in it."""
-        wait = make("signal_wait", signal=ring.empty, index=index, phase=const(1) - phase)
-        arrive = make("signal_arrive", signal=ring.full, index=index, bytes=0)
-        by_lanes, by_one = self._arrivals(ring)
-        return [wait, arrive, *self._once([arrive] * by_one)] if by_lanes else self._once([wait, arrive])
 
     def _arrivals(self, ring: BufferRing) -> tuple[int, int]:
         """How often every lane arrives where a buffer is filled, and how often one of them does beside that."""

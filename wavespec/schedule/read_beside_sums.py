@@ -17,12 +17,13 @@ def is_read_beside(ops: Sequence[Op], memory: str) -> bool:
 
 
 def read_ahead(
-    ops: Sequence[Op], memories: Collection[str], carried: Iterable[Value], registers: int
+    ops: Sequence[Op], memories: Collection[str], carried: Iterable[Value], registers: int, *, at_once: bool = False
 ) -> tuple[list[Op], bool]:
     """The operations with the reads of these memories beside the first product, and whether they are: behind its sums
     where lanes have too few ``registers`` for both, and what loops carry.
 
-    What is made of the reads alone stays behind the sums.
+    What is made of the reads alone stays behind the sums.  ``at_once``: the reads begin the step, as they wait for
+    nothing.
     """
     commit = next(number for number, op in enumerate(ops) if op.is_(MMA_COMMIT))
     wait = next(number for number, op in enumerate(ops) if op.is_(MMA_WAIT) and number > commit)
@@ -31,13 +32,14 @@ def read_ahead(
     factors = {value.name: value for op in ops if op.is_(MMA_ASYNC) for value in op.operands[:-1]}
     tiles = (value for number in reads for value in ops[number].results)
     fits = _words([*carried, *ops[wait].results, *factors.values(), *tiles]) <= registers - _OTHERS
-    bound = {op["symbol"] for op in ops[commit:] if op.is_(BIND)}
+    place = -1 if at_once else commit
+    bound = {op["symbol"] for op in ops[max(place, 0) :] if op.is_(BIND)}
     is_early = fits and all(bound.isdisjoint(ops[number].symbols) for number in reads)
     ahead = reads if is_early else []
     late = [number for number in sorted(made) if number < wait and number not in ahead]
     others = [number for number in range(len(ops)) if number not in {*ahead, *late}]
-    place = {commit: ahead, wait: late}
-    return [ops[one] for number in others for one in (number, *place.get(number, ()))], is_early
+    behind = {place: ahead, wait: late}
+    return [ops[one] for number in (-1, *others) for one in (number, *behind.get(number, ())) if one >= 0], is_early
 
 
 def _made_alone(ops: Sequence[Op], memories: Collection[str]) -> set[int] | None:

@@ -81,6 +81,9 @@ def _of_producers(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator
     if schedule.waves is not None and schedule.waves.producers and not has_product:
         why = "waves that only copy fill shared memory for matrix products, and the graph has none"
         yield ("waves", "producers"), why, "Leave it out."
+    if schedule.waves is not None and schedule.waves.order == "in_turn" and not schedule.waves.producers:
+        why = "waves issue products in turn beside one that only copies"
+        yield ("waves", "order"), why, "Add 'producers: 1', or leave it out."
 
 
 def _of_loops(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Found]:
