@@ -40,7 +40,7 @@ SPILLS = {
     "attention_masked_window": {2: 132},
     "attention_extend": {0: 160, 4: 128},
     "attention_ragged_causal": {0: 64},
-    "conv2d_grouped_f32": {0: 112},
+    "conv2d_grouped_f32": {3: 112},
     "conv2d_nhwc": {19: 32},
     "cross_entropy": {7: 24, 9: 40},
     "cross_entropy_bf16": {9: 136, 10: 136, 11: 80},

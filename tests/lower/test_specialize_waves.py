@@ -114,11 +114,21 @@ def test_rows_that_boxes_cannot_start_at_are_copied_by_lanes(promise: str, copy:
 
 
 def test_nobody_waits_for_copies_of_lanes_but_who_uses_them() -> None:
-    producer, consumer = roles(hopper_gemm(dims=("", "multiple_of: 8", "multiple_of: 2"), stages=4))
-    assert "async_wait" not in names(producer), "copies of all buffers may be on their way"
+    producer, consumer = roles(hopper_gemm(dims=("", "multiple_of: 8", "multiple_of: 2"), stages=2))
+    assert "async_wait" not in names(producer), "copies of both buffers may be on their way"
     (arrive,) = (op for op in producer.walk() if op.name == "signal_arrive")
     waits = [op for op in consumer.walk() if op.name == "signal_wait"]
     assert arrive["landed"] and all(op["landed"] for op in waits if op["signal"] == arrive["signal"])
+
+
+def test_from_three_buffers_on_who_copies_says_late_that_copies_have_landed() -> None:
+    """One step later, when it has waited for all but the last group; then who multiplies makes nothing visible."""
+    producer, consumer = roles(hopper_gemm(dims=("", "multiple_of: 8", "multiple_of: 2"), stages=4))
+    waits = [op["pending"] for op in producer.walk() if op.name == "async_wait"]
+    assert waits == [1, 0], "in a step for the one before, and behind the loop for the last one"
+    signal = "at_K.full"
+    assert not any(op.get("landed") for op in producer.walk() if op.name == "signal_arrive" and op["signal"] == signal)
+    assert not any(op.get("landed") for op in consumer.walk() if op.name == "signal_wait" and op["signal"] == signal)
 
 
 def test_lanes_that_only_stand_by_wait_for_no_buffer() -> None:

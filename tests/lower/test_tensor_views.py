@@ -11,7 +11,7 @@ from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs
 from wavespec.ir.layout import swizzled_slabs
 from wavespec.ops.index_map import index_of
-from wavespec.ops.tensor_views import as_matrix, as_windows
+from wavespec.ops.tensor_views import as_matrices, as_windows
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
@@ -90,9 +90,21 @@ def test_windows_need_whole_tiles_of_channels_and_images_with_elements() -> None
 
 
 def test_dims_that_are_counted_over_are_one_dim_that_ends_with_the_tile() -> None:
-    matrix = as_matrix(copy(COUNTED), kernel(IMAGES, K=C))
-    assert matrix is not None and matrix.dims == ("M", "K") and matrix.shape[1] is C
+    matrices = as_matrices(copy(COUNTED), kernel(IMAGES, K=C), ("M", "K"))
+    assert matrices is not None and not matrices.places
+    matrix = matrices.memory
+    assert matrix.dims == ("M", "K") and matrix.shape[1] is C
     assert matrix.shape[0].kind == "min", "rows end with the tensor, and with the dim of the tile"
-    assert as_matrix(copy({**COUNTED, "W": M % H}), kernel(IMAGES)) is None
-    assert as_matrix(copy({**COUNTED, "N": M // H}), kernel(IMAGES)) is None
-    assert as_matrix(copy(PLACES), kernel(IMAGES)) is None
+    assert as_matrices(copy({**COUNTED, "W": M % H}), kernel(IMAGES), ("M", "K")) is None
+    assert as_matrices(copy({**COUNTED, "N": M // H}), kernel(IMAGES), ("M", "K")) is None
+    assert as_matrices(copy(PLACES), kernel(IMAGES), ("M", "K")) is None
+
+
+def test_dims_in_front_of_which_a_tile_has_one_place_say_which_matrix_it_is() -> None:
+    image = index_of("B")
+    pixels = {"N": image, "H": M // W, "W": M % W, "C": K}
+    matrices = as_matrices(copy(pixels, over=("B", "M", "K")), kernel(IMAGES, K=C), ("M", "K"))
+    assert matrices is not None and matrices.memory.dims == ("N", "M", "K")
+    assert matrices.corner({"B": const(3), "M": const(128), "K": const(64)}) == (const(3), const(128), const(64))
+    moved = {**pixels, "N": M // (H * W)}
+    assert as_matrices(copy({**moved, "H": image}, over=("B", "M", "K")), kernel(IMAGES, K=C), ("M", "K")) is None

@@ -30,7 +30,11 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
     ),
     "conv2d_nchw_f32": ({**_IMAGES, **_POINTS, "C": 160, "O": 40}, {**_ODD, "C": 64, "O": 72}),
     "conv2d_grouped": ({**_ODD, "C": 160, "O": 80, "D": 16}, {**_IMAGES, "C": 128, "O": 128, "D": 64}),
-    "conv2d_grouped_f32": ({**_ODD, "C": 72, "O": 72, "D": 4}, {**_ODD, "C": 64, "O": 16, "D": 32}),
+    "conv2d_grouped_f32": (
+        {**_IMAGES, "C": 80, "O": 80, "D": 16},
+        {**_ODD, "C": 64, "O": 16, "D": 32},
+        {**_ODD, "C": 72, "O": 72, "D": 4},
+    ),
 }
 """Of each case, such as it is for."""
 CASES = [
