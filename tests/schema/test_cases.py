@@ -9,6 +9,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
 from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.schema.language.expressions import Num
 from wavespec.schema.language.models import Dim
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
@@ -116,3 +117,16 @@ def test_mistake_in_a_case_is_at_its_line(cases: str, code: str) -> None:
     line = text.splitlines().index(cases.splitlines()[-1]) + 1
     with pytest.raises(WavespecError, match=rf"small\.wave\.yaml:{line}:[0-9]+: error\[{code}\]"):
         loads(text, "small.wave.yaml")
+
+
+def test_a_condition_on_parameters_says_for_which_kernels_a_case_is() -> None:
+    text = "  cpu:\n    cases: [{when: [BLOCK_M == 24, M <= 8], schedule: {stages: 1}}, {when: [M <= 64], params: {BLOCK_M: 12}}]\n"
+    spec = with_cases(text)
+    assert [len(case.when) for case in cases_for_target(spec, "cpu")] == [1, 0]
+    other = spec.model_copy(update={"params": {**spec.params, "BLOCK_M": Num(24)}})
+    assert [len(case.when) for case in cases_for_target(other, "cpu")] == [2, 1, 0]
+
+
+def test_a_parameter_that_a_case_sets_is_that_in_its_conditions() -> None:
+    spec = with_cases("  cpu:\n    cases: [{when: [BLOCK_M == 12, M <= 8], params: {BLOCK_M: 12}}]\n")
+    assert [len(case.when) for case in cases_for_target(spec, "cpu")] == [2, 0]

@@ -232,7 +232,8 @@ class Conditional(SpecModel):
     """What holds for the calls of some sizes only."""
 
     when: Annotated[tuple[SpecExpression, ...], Field(min_length=1, max_length=64)]
-    """Conditions on the sizes of a call, written as in `assume`, all of which have to hold: `K % 8 == 0`."""
+    """Conditions on the sizes of a call, written as in `assume`, all of which have to hold: `K % 8 == 0`. One about
+    parameters alone, `STRIDE == 1`, says for which kernels this is: others have no such case."""
 
 
 class Case(Override, Conditional):
