@@ -23,7 +23,7 @@ from wavespec.runtime.manifest import (
     save_artifact,
     unpack_artifact,
 )
-from wavespec.schema import KernelSpec
+from wavespec.schema import KernelSpec, loads
 from wavespec.sim.reference import reference
 
 pytestmark = pytest.mark.compiles
@@ -130,3 +130,45 @@ def test_sizes_that_a_step_cannot_take_go_to_the_kernel_for_all(artifact: Kernel
     steps = (replace(first, assumptions=(Assumption("M <= 8", ("le", "M", 8)),)), *others)
     limited = replace(artifact, cases=(replace(case, kernel=replace(case.kernel, steps=steps)),))
     assert make_plan(artifact, sizes).member == 0 and make_plan(limited, sizes).member == 1
+
+
+SCALED = """apiVersion: wavespec/v1
+kind: Kernel
+name: scaled
+dims: {T: {fold: leading}, N: {}, K: {max: 16}, K_N: {value: 3}}
+scalars: {factor: {dtype: f32, default: 2.0}}
+tensors:
+  x: {shape: [T, K], dtype: f32}
+  w: {shape: [T, K, N], dtype: f32}
+  moved_made: {shape: [K_N], dtype: f32}
+  y: {shape: [T, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: T, tile: 4, axis: 0}
+  - {workgroup: N, tile: 16, axis: 1}
+  - {tiling: K, tile: 16}
+graph:
+  - part: {read: x}
+  - turned: {read: moved_made}
+  - first: {sum: turned, dim: K_N}
+  - moved: "part * factor + f32(index(K))"
+  - columns: {read: w}
+  - product: columns * moved
+  - result: {sum: product, dim: K}
+  - total: result + first
+  - {write: total, to: y}
+targets:
+  cpu:
+    cases: [{when: [T >= 2], schedule: {materialize: {moved: [K, T], w: [T, N, K]}}}]
+"""
+
+
+def test_names_that_are_taken_leading_dims_and_scalars() -> None:
+    """What a kernel before is given is called in a way of its own, has one dim for the leading ones, and the scalars."""
+    spec = loads(SCALED)
+    kernel, random = Kernel(built(spec)), torch.Generator().manual_seed(0)
+    x, w = (torch.randint(-3, 4, shape, generator=random).float() for shape in ((2, 3, 5), (2, 3, 5, 7)))
+    three = torch.tensor([1.0, 2.0, 3.0])
+    right = torch.einsum("abk,abkn->abn", x * 5 + torch.arange(5), w) + 6
+    assert kernel.member_for(x, w, three) == 0
+    torch.testing.assert_close(kernel(x, w, three, factor=5.0), right, rtol=0, atol=0)
+    torch.testing.assert_close(kernel(x[:1, :1], w[:1, :1], three, factor=5.0), right[:1, :1], rtol=0, atol=0)

@@ -18,7 +18,7 @@ from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.index_parser import parse_index
 from wavespec.schema.language.models import Dim, KernelSpec, Tensor
-from wavespec.schema.ops import AnyOp, Formula, Read, ValueOp, Write
+from wavespec.schema.ops import AnyOp, Formula, Read, ValueOp, Write, walk
 
 _ROW, _ROWS = 512, 8
 """The tile of a value; each wave has a row of it, 16 elements for each of 32 lanes."""
@@ -27,9 +27,23 @@ _SIDE, _WAVES, _LEAST_SIDE = 64, 4, 8
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
-def made_name(name: str) -> str:
+def made_name(spec: KernelSpec, name: str) -> str:
     """The tensor that holds what is called `name`."""
-    return f"{name}_made"
+    return free_name(spec, f"{name}_made")
+
+
+def free_name(spec: KernelSpec, name: str) -> str:
+    """The name, or one like it, that means nothing in ``spec``."""
+    taken = {
+        *spec.dims,
+        *spec.params,
+        *spec.tensors,
+        *spec.scalars,
+        *(getattr(op, "name", "") for op in walk(spec.graph)),
+    }
+    while name in taken:
+        name += "_"
+    return name
 
 
 def words_of(part: object) -> list[str]:
@@ -63,15 +77,17 @@ def writing_value(
     """
     own, dtype = type_
     graph: list[AnyOp] = list(cast("Sequence[AnyOp]", ops))
+    result, made = name, made_name(spec, name)
     if scale:
-        graph.append(Formula(name=f"{name}_scaled", text=f"{SCALED_PRODUCT}({name}) * {SCALED_PRODUCT}({scale})"))
+        result = free_name(spec, f"{name}_scaled")
+        graph.append(Formula(name=result, text=f"{SCALED_PRODUCT}({name}) * {SCALED_PRODUCT}({scale})"))
     at = {} if dims == own else {dim: parse_index(dim) for dim in dims}
-    graph.append(Write(value=f"{name}_scaled" if scale else name, to=made_name(name), at=at))
+    graph.append(Write(value=result, to=made, at=at))
     read = {one.tensor for one in ops if isinstance(one, Read)}
     tensors = {
         one: tensor.model_copy(update={"space": "global"}) for one, tensor in spec.tensors.items() if one in read
     }
-    tensors[made_name(name)] = Tensor(shape=dims, dtype=dtype, role="output")
+    tensors[made] = Tensor(shape=dims, dtype=dtype, role="output")
     return _plain(spec, name, tensors, graph, _tiles_of_rows(dims))
 
 
@@ -79,17 +95,18 @@ def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...]) -> KernelS
     """The kernel that writes an input with another order of its dims; those that stay side by side are one to it."""
     tensor = spec.tensors[name]
     groups = _side_by_side(tensor.shape, dims)
-    whole = {group: "_".join(group) for group in groups}
+    whole = {group: group[0] if len(group) == 1 else free_name(spec, "_".join(group)) for group in groups}
+    turned, made = free_name(spec, "turned"), made_name(spec, name)
     at = {dim: place for group, one in whole.items() if len(group) > 1 for dim, place in _places(group, one).items()}
     row = next(group for group in groups if group[-1] == tensor.shape[-1])
     is_turned = row != groups[-1]
     tensors = {
         name: tensor.model_copy(update={"space": "shared" if is_turned else "global"}),
-        made_name(name): Tensor(shape=dims, dtype=tensor.dtype, role="output"),
+        made: Tensor(shape=dims, dtype=tensor.dtype, role="output"),
     }
     graph: list[AnyOp] = [
-        Read(name="turned", tensor=name, dims=tuple(whole.values()), at=at),
-        Write(value="turned", to=made_name(name), at=at),
+        Read(name=turned, tensor=name, dims=tuple(whole.values()), at=at),
+        Write(value=turned, to=made, at=at),
     ]
     tiles = _tiles_of_turn(spec, groups, row, whole) if is_turned else _tiles_of_rows(tuple(whole.values()))
     own = {one: Dim(equals=parse_expression(" * ".join(group))) for group, one in whole.items() if len(group) > 1}
@@ -141,6 +158,11 @@ def _tiles_of_turn(
     found += [_workgroup(whole[group], 1, 2) for group in groups if group not in sides]
     longest = max(sides, key=lambda group: sides[group])
     return [*found, Wave(dim=whole[longest], tile=_number(sides[longest] // _WAVES))]
+
+
+def unfolded(dims: Mapping[str, Dim]) -> dict[str, Dim]:
+    """The dims as one each, also where a call may have several in place of the first: a step gets the product."""
+    return {name: dim if dim.fold is None else dim.model_copy(update={"fold": None}) for name, dim in dims.items()}
 
 
 def _all_behind(names: Sequence[str], follows: Mapping[str, Expression]) -> set[str]:
@@ -195,7 +217,7 @@ def _plain(
     update: dict[str, Any] = {
         "name": f"{spec.name}_{name}",
         "doc": "",
-        "dims": {dim: one for dim, one in known.items() if dim in used},
+        "dims": unfolded({dim: one for dim, one in known.items() if dim in used}),
         "params": {param: value for param, value in spec.params.items() if param in used},
         "tensors": {**others, **tensors},
         "graph": tuple(graph),

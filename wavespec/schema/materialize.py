@@ -14,7 +14,7 @@ from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.base import Position
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.models import KernelSpec, Schedule, Space
-from wavespec.schema.made_kernels import made_name, with_sizes, words_of, writing_input, writing_value
+from wavespec.schema.made_kernels import made_name, unfolded, with_sizes, words_of, writing_input, writing_value
 from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Index, Mma, Read, Size, Structured, ValueOp, every
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 
@@ -169,9 +169,9 @@ def _reading(
 ) -> KernelSpec:
     """The kernel with what was made in place of what it was made of."""
     shapes = {name: tensor.shape for name, tensor in spec.tensors.items() if name in schedule.materialize}
-    graph = _without_unused(_replaced(spec.graph, values, shapes), values)
+    graph = _without_unused(_replaced(spec, spec.graph, values, shapes), values)
     read = {op.tensor for op in every(Read, graph)}
-    spaces = {made_name(name): _space(spec, name, values) for name in schedule.materialize}
+    spaces = {made_name(spec, name): _space(spec, name, values) for name in schedule.materialize}
     made = {
         name: tensor.model_copy(update={"role": "input", "space": spaces[name]})
         for kernel in kernels
@@ -180,6 +180,7 @@ def _reading(
     }
     kept = {name: one for name, one in spec.tensors.items() if one.role != "input" or name in read}
     update = {
+        "dims": unfolded(spec.dims),
         "graph": graph,
         "tensors": {**made, **with_sizes(spec.dims, {**made, **kept}, spec.tensors), **kept},
         "schedule": schedule.model_copy(update={"materialize": {}}),
@@ -194,20 +195,20 @@ def _space(spec: KernelSpec, name: str, values: Mapping[str, _Value]) -> Space:
 
 
 def _replaced(
-    body: Sequence[AnyOp], values: Mapping[str, _Value], shapes: Mapping[str, tuple[str, ...]]
+    spec: KernelSpec, body: Sequence[AnyOp], values: Mapping[str, _Value], shapes: Mapping[str, tuple[str, ...]]
 ) -> tuple[AnyOp, ...]:
     """The graph that reads ``values``, and inputs of these ``shapes``, where they were made."""
 
     def changed(op: AnyOp) -> AnyOp:
         update: dict[str, Any] = {}
         if isinstance(op, Structured):
-            update = {field: _replaced(getattr(op, field), values, shapes) for field in op.bodies}
+            update = {field: _replaced(spec, getattr(op, field), values, shapes) for field in op.bodies}
         elif isinstance(op, Mma) and op.lhs in values:
             update = {"scales": None}
         elif isinstance(op, Read) and op.tensor in shapes:
-            update = {"tensor": made_name(op.tensor), "dims": op.dims or shapes[op.tensor]}
+            update = {"tensor": made_name(spec, op.tensor), "dims": op.dims or shapes[op.tensor]}
         elif isinstance(op, ValueOp) and op.name in values:
-            read = Read(name=op.name, tensor=made_name(op.name), dims=values[op.name].dims)
+            read = Read(name=op.name, tensor=made_name(spec, op.name), dims=values[op.name].dims)
             read.was_written_at(op.positions)
             return cast("AnyOp", read)
         return op.model_copy(update=update) if update else op
