@@ -31,10 +31,10 @@ from wavespec.ir.kernel import Kernel as IRKernel
 from wavespec.ir.tile_ops import MMA
 from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
+from wavespec.lower.check_shared import check_shared
 from wavespec.lower.contracts import are_checked
 from wavespec.lower.limit_code import check_lines, too_much_code
 from wavespec.lower.order import PASSES
-from wavespec.lower.promote_shared import check_shared
 from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
 from wavespec.lower.tile_to_thread import TileToThread
 from wavespec.part_cache import get_part, put_part

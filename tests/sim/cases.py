@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -11,9 +11,9 @@ from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import lower
 from wavespec.schema.cases import TargetCase
 from wavespec.schema.resolve import complete_sizes
+from wavespec.sim.kernels_before import simulate_before
 from wavespec.sim.reference import numbers_of_scalars
 from wavespec.sim.simt import simulate
-from wavespec.sim.values import Array
 from wavespec.targets.machine import Machine
 
 
@@ -35,22 +35,12 @@ def run_case(
     names = (name for name, tensor in tensors.items() if tensor.role != "output")
     arrays = {name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
     scalars = numbers_of_scalars(subject.spec, sizes, {})
-    for spec, kernel in zip(case.before, kernels[:-1], strict=True):
-        own = complete_sizes(spec, {name: size for name, size in sizes.items() if name in _asked(spec.dims)})
-        found = simulate(kernel, machine, _read(spec.tensors, arrays), own, scalars=scalars)
+    arrays, reports = simulate_before(case, kernels[:-1], machine, arrays, sizes, scalars)
+    for spec, found in zip(case.before, reports, strict=True):
         assert found.ok, f"{spec.name} of {dict(sizes)}:\n{found.render()}"
-        arrays |= {name: found.tensors[name] for name, tensor in spec.tensors.items() if tensor.role == "output"}
-    asked = {name: size for name, size in sizes.items() if name in _asked(case.spec.dims)}
-    own = complete_sizes(case.spec, asked)
-    report = simulate(kernels[-1], machine, _read(case.spec.tensors, arrays), own, scalars=scalars)
+    dims = case.spec.dims.items()
+    own = complete_sizes(case.spec, {name: sizes[name] for name, dim in dims if dim.equals is None and name in sizes})
+    read = {name: array for name, array in arrays.items() if name in case.spec.tensors}
+    report = simulate(kernels[-1], machine, read, own, scalars=scalars)
     assert report.ok, f"{dict(sizes)}:\n{report.render()}"
     return [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]
-
-
-def _asked(dims: Mapping[str, object]) -> list[str]:
-    """The dims that do not follow from others, which a case may make in a way of its own."""
-    return [name for name, dim in dims.items() if getattr(dim, "equals", None) is None]
-
-
-def _read(tensors: Mapping[str, object], arrays: Mapping[str, Array]) -> dict[str, Array]:
-    return {name: array for name, array in arrays.items() if name in tensors}

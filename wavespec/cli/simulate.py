@@ -19,8 +19,9 @@ from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.scalars import Number
 from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.cost import operations_of
+from wavespec.sim.kernels_before import simulate_before
 from wavespec.sim.reference import numbers_of_scalars
-from wavespec.sim.simt import SimulationReport, numbers_of_call, simulate, strands_of
+from wavespec.sim.simt import numbers_of_call, simulate, strands_of
 from wavespec.sim.stops import StopAt
 from wavespec.sim.tensors import elements_to_tensor, tensor_to_elements
 
@@ -82,16 +83,13 @@ class Simulator:
         }
         own, scalars = self._in_case(sizes), self._numbers(sizes)
         *before, kernel = self._kernels(sizes)
-        found: list[Diagnostic] = []
-        for one, spec in zip(before, self._case(sizes).before, strict=True):
-            report = simulate(one, self.machine, arrays, _sizes_in(spec, own), scalars=scalars)
-            arrays |= {name: report.tensors[name] for name, tensor in spec.tensors.items() if tensor.role == "output"}
-            found += _diagnostics(report)
+        arrays, reports = simulate_before(self._case(sizes), before, self.machine, arrays, own, scalars)
         report = simulate(kernel, self.machine, arrays, own, scalars=scalars, stop_at=stop_at)
         written = [name for name, tensor in tensors.items() if tensor.role != "input"]
         written.sort(key=lambda name: tensors[name].role == "output")
         results = tuple(elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in written)
-        return results, [*found, *_diagnostics(report)]
+        found = [one for of in (*reports, report) for one in (*of.findings, *of.slow_accesses)]
+        return results, [one.diagnostic() for one in found]
 
     def sizes(
         self, runs: Sequence[dict[str, int]], *, is_asked: bool, one_workgroup: bool
@@ -182,7 +180,3 @@ class Simulator:
 def _sizes_in(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]:
     """Those of the dims of a kernel that runs first, of the sizes of a call."""
     return complete_sizes(spec, {name: size for name, size in sizes.items() if name in spec.dims})
-
-
-def _diagnostics(report: SimulationReport) -> list[Diagnostic]:
-    return [found.diagnostic() for found in (*report.findings, *report.slow_accesses)]

@@ -12,7 +12,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.rewriting import without_unused
 from wavespec.ir.thread_ops import FOR, LANES_FILL, LET, MMA, PURE
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.lower.promote_shared import SharedMemoryExceeded
+from wavespec.lower.check_shared import SharedMemoryExceeded
 from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes
 from wavespec.schedule.dependences import staged_memories
 from wavespec.schedule.errors import (

@@ -15,6 +15,7 @@ from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import COPY, ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
+from wavespec.lower.check_shared import SharedMemoryExceeded, check_shared
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.common_buffers import buffers_in_common, loops_before
 from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part
@@ -39,27 +40,6 @@ from wavespec.targets.matrix_instruction import Fragment, MatrixInstruction
 
 _SIGNALS_BYTES: Final = 1024
 """Left for signals, and in front of tiles that have to start at multiples."""
-
-
-class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
-    """``memories``: staged tiles, and values that lanes or steps hand on."""
-
-    def __init__(self, where: Where, needed: int, machine: Machine, memories: list[Memory]) -> None:
-        parts = [
-            f"{m.name.partition('.')[0]}: {'*'.join(map(str, m.shape))} x {m.dtype.bytes} bytes x {m.buffers} stage(s)"
-            for m in memories
-        ]
-        what = " and ".join(
-            words
-            for words, is_staged in (("staged tiles", True), ("values that are handed on", False))
-            if any(m.staged == is_staged for m in memories)
-        )
-        super().__init__(
-            where,
-            f"The {what} need {needed} bytes of shared memory; {machine.variant} has {machine.shared.bytes}.",
-            notes=parts,
-            hints=["Use smaller tiles or fewer stages." if any(m.staged for m in memories) else "Use smaller tiles."],
-        )
 
 
 class NoMatrixStaged(WavespecError, code="nothing-to-stage"):
@@ -180,11 +160,11 @@ class _Staging:
             return op
         tile = op.operands[0].tile.dims
         if op.get("at"):
-            known = moved(op, kernel)
-            matrices = None if known else as_matrices(op, kernel, tile)
-            if known is None and matrices is None:
+            known, matrices = moved(op, kernel), as_matrices(op, kernel, tile)
+            seen = known.tile if known else matrices and matrices.memory
+            if seen is None:
                 return op
-            memory = known.tile if known else matrices.memory if matrices else memory
+            memory = seen
         row, dims = next(((row, dims) for row, dims in self.products if dims == tile), (None, ("", "")))
         staged = staging_of(memory, row, dims, kernel.wave_count, self.machine, self._room()) if row else ()
         if not staged:
@@ -455,14 +435,3 @@ def _beside_product(ops: tuple[Op, ...]) -> Iterator[str]:
             yield from (value.name for value in op.operands if value.name in read)
         if op.region:
             yield from _beside_product(op.region.ops)
-
-
-def check_shared(kernel: Kernel, machine: Machine, emitted: int = 0) -> None:
-    """Raises `SharedMemoryExceeded` where the staged tiles of a kernel do not fit the machine; ``emitted``: bytes with
-    signals and what is left free between tiles, once they are known."""
-    staged = [memory for memory in kernel.memories if memory.space == "shared"]
-    needed = max(emitted, sum(map(shared_bytes, staged)))
-    if needed > machine.shared.bytes:
-        loops = (split.span for split in kernel.distribution.loops)
-        where = next(loops, None) or next((memory.span for memory in staged if memory.span), None)
-        raise SharedMemoryExceeded(where, needed, machine, staged)

@@ -23,10 +23,10 @@ from wavespec.ir.thread_ops import (
     STORE,
 )
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.check_shared import SharedMemoryExceeded
 from wavespec.lower.empty_dims import of_grid
 from wavespec.lower.kept_between_turns import KeptBetweenTurns
 from wavespec.lower.places_of_turns import PlacesOfTurns
-from wavespec.lower.promote_shared import SharedMemoryExceeded
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, waves_are_loops
 from wavespec.lower.touched_by import Inside, Noted, Run, inside_of
 from wavespec.targets.machine import Machine

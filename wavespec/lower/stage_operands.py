@@ -12,10 +12,11 @@ from wavespec.ir.names import wave_name
 from wavespec.ir.tile_ops import ALIKE, MMA, READ
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.check_shared import check_shared
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.decoded_operands import decoded_values, kept_operands
 from wavespec.lower.product_layouts import product_layouts
-from wavespec.lower.promote_shared import check_shared, unlike
+from wavespec.lower.promote_shared import unlike
 from wavespec.lower.thread_properties import memories_are_filled_first, shared_memory_fits
 from wavespec.lower.tile_properties import (
     products_have_instructions,

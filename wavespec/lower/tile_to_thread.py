@@ -14,8 +14,8 @@ from wavespec.ir.thread import ThreadBuilder
 from wavespec.ir.thread_ops import ASYNC_COMMIT, BULK_COPY, COPY_ASYNC
 from wavespec.ir.tile_ops import COPY, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.check_shared import check_shared
 from wavespec.lower.limit_code import check_steps
-from wavespec.lower.promote_shared import check_shared
 from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes, lanes_are_in_reach
 from wavespec.lower.tile_properties import (
     TILE_PROPERTIES,

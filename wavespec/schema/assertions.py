@@ -45,8 +45,7 @@ def _written(body: Sequence[AnyOp], outputs: Iterator[str]) -> Iterator[AnyOp]:
     """The body with its assertions written to the ``outputs`` in turn."""
     for op in body:
         if isinstance(op, Structured):
-            inside = {field: tuple(_written(getattr(op, field), outputs)) for field in op.bodies}
-            yield op.model_copy(update=inside)
+            yield op.with_bodies(lambda inner: _written(inner, outputs))
         elif isinstance(op, Assert):
             output = next(outputs)
             negated = f"{output}{_NEGATED}"

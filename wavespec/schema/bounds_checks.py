@@ -8,6 +8,7 @@ leaves out is not outside.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from wavespec.schema.checking.check_graph import plain_graph, types_at_accesses
@@ -134,8 +135,7 @@ class _Checks:
                     yield from self._write(one._replace(value=f"{op.name}.{one.kept}"), loops)
             elif isinstance(op, Structured):
                 around = (*loops, op.dim) if isinstance(op, Iterate) else loops
-                inside = {field: tuple(self.written(getattr(op, field), around)) for field in op.bodies}
-                yield op.model_copy(update=inside)
+                yield op.with_bodies(partial(self.written, loops=around))
             else:
                 for place in self._open(op):
                     statements, found = self._outside(place)
@@ -157,8 +157,7 @@ class _Checks:
     def _carrying(self, op: Repeat | Branch, carried: list[_Found]) -> Repeat | Branch:
         """The loop, or branch, with what is outside in its bodies, which is added to ``carried``, and is to be
         carried."""
-        inside = {field: tuple(self._accumulated(getattr(op, field), carried)) for field in op.bodies}
-        return op.model_copy(update=inside)
+        return op.with_bodies(lambda body: self._accumulated(body, carried))
 
     def _accumulated(self, body: Iterable[AnyOp], carried: list[_Found]) -> Iterator[AnyOp]:
         """The body in which what is carried stays, or where it is 0 becomes what is outside now."""

@@ -87,10 +87,7 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
             "workloads": (),  # Those of all cases.
         }
     )
-    whole = narrowed.with_own_schedule(case.schedule is not None)
-    if case.schedule is None or not case.schedule.materialize:
-        return TargetCase(case.when, whole, case=case)
-    *before, spec = kernels_of(whole)
+    *before, spec = kernels_of(narrowed.with_own_schedule(case.schedule is not None))
     return TargetCase(case.when, spec, tuple(before), case)
 
 

@@ -61,8 +61,7 @@ def _written(body: Sequence[AnyOp], left: dict[str, str], types: Mapping[str, Va
         if isinstance(op, Repeat):
             yield from _carried_out(op, left, types)
         elif isinstance(op, Structured):
-            inside = {field: tuple(_written(getattr(op, field), left, types)) for field in op.bodies}
-            yield op.model_copy(update=inside)
+            yield op.with_bodies(lambda body: _written(body, left, types))
         elif not isinstance(op, Debug):
             yield op
         for name in here.get(id(op), ()):

@@ -202,8 +202,8 @@ def _replaced(
     def changed(op: AnyOp) -> AnyOp:
         update: dict[str, Any] = {}
         if isinstance(op, Structured):
-            update = {field: _replaced(spec, getattr(op, field), values, shapes) for field in op.bodies}
-        elif isinstance(op, Mma) and op.lhs in values:
+            return op.with_bodies(lambda inner: _replaced(spec, inner, values, shapes))
+        if isinstance(op, Mma) and op.lhs in values:
             update = {"scales": None}
         elif isinstance(op, Read) and op.tensor in shapes:
             update = {"tensor": made_name(spec, op.tensor), "dims": op.dims or shapes[op.tensor]}
@@ -229,8 +229,6 @@ def _without_unused(body: tuple[AnyOp, ...], values: Mapping[str, _Value]) -> tu
 
 def _without(body: Sequence[AnyOp], gone: set[str]) -> tuple[AnyOp, ...]:
     def changed(op: AnyOp) -> AnyOp:
-        if not isinstance(op, Structured):
-            return op
-        return op.model_copy(update={field: _without(getattr(op, field), gone) for field in op.bodies})
+        return op.with_bodies(lambda inner: _without(inner, gone)) if isinstance(op, Structured) else op
 
     return tuple(changed(op) for op in body if getattr(op, "name", "") not in gone)

@@ -46,7 +46,7 @@ def with_old_values(spec: KernelSpec) -> Observed:
 def _written(body: Sequence[AnyOp], outputs: Mapping[str, tuple[str, str, str]]) -> Iterator[AnyOp]:
     for op in body:
         if isinstance(op, Structured):
-            yield op.model_copy(update={field: tuple(_written(getattr(op, field), outputs)) for field in op.bodies})
+            yield op.with_bodies(lambda inner: _written(inner, outputs))
             continue
         yield op
         if isinstance(op, Atomic):

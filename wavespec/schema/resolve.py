@@ -52,11 +52,11 @@ def is_for_others(spec: KernelSpec, case: Case) -> bool:
     """Whether a case is for kernels with other parameters than this one: one of its conditions is about parameters
     alone, and is not so."""
     params = {**spec.params, **case.params}
-    about = [one for one in case.when if one.names() and params.keys() >= set(one.names())]
+    about = [(at, one) for at, one in enumerate(case.when) if one.names() and params.keys() >= set(one.names())]
     if not about:
         return False
-    values = constant_values(spec_with_override(spec, Override(params=case.params)))
-    return not all(condition.evaluate(values) for condition in about)
+    own = spec_with_override(spec, Override(params=case.params))
+    return not all(evaluate_constant(own, one, case.where("when", at), constant_values(own)) for at, one in about)
 
 
 def targets_of(spec: KernelSpec) -> tuple[str, ...]:

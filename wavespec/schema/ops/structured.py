@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field
 
@@ -33,6 +33,10 @@ class Structured(ValueOp):
 
     carry: Annotated[dict[Name, Reference], Field(max_length=64)] = Field(default_factory=dict)
     """Name inside the body: the value that it has there at first."""
+
+    def with_bodies(self, change: Callable[[Any], Iterable[Op]]) -> Self:
+        """The op with what `change` makes of each of its bodies."""
+        return self.model_copy(update={field: tuple(change(getattr(self, field))) for field in self.bodies})
 
     def inside(
         self,

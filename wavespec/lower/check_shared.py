@@ -1,0 +1,40 @@
+"""A kernel with its shared memories goes in; tiles that the machine has no room for come out, as an error."""
+
+from __future__ import annotations
+
+from wavespec.diagnostics import WavespecError, Where
+from wavespec.ir.kernel import Kernel, Memory
+from wavespec.ops.staged_writes import shared_bytes
+from wavespec.targets.machine import Machine
+
+
+class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
+    """``memories``: staged tiles, and values that lanes or steps hand on."""
+
+    def __init__(self, where: Where, needed: int, machine: Machine, memories: list[Memory]) -> None:
+        parts = [
+            f"{m.name.partition('.')[0]}: {'*'.join(map(str, m.shape))} x {m.dtype.bytes} bytes x {m.buffers} stage(s)"
+            for m in memories
+        ]
+        what = " and ".join(
+            words
+            for words, is_staged in (("staged tiles", True), ("values that are handed on", False))
+            if any(m.staged == is_staged for m in memories)
+        )
+        super().__init__(
+            where,
+            f"The {what} need {needed} bytes of shared memory; {machine.variant} has {machine.shared.bytes}.",
+            notes=parts,
+            hints=["Use smaller tiles or fewer stages." if any(m.staged for m in memories) else "Use smaller tiles."],
+        )
+
+
+def check_shared(kernel: Kernel, machine: Machine, emitted: int = 0) -> None:
+    """Raises `SharedMemoryExceeded` where the staged tiles of a kernel do not fit the machine; ``emitted``: bytes with
+    signals and what is left free between tiles, once they are known."""
+    staged = [memory for memory in kernel.memories if memory.space == "shared"]
+    needed = max(emitted, sum(map(shared_bytes, staged)))
+    if needed > machine.shared.bytes:
+        loops = (split.span for split in kernel.distribution.loops)
+        where = next(loops, None) or next((memory.span for memory in staged if memory.span), None)
+        raise SharedMemoryExceeded(where, needed, machine, staged)
