@@ -53,7 +53,7 @@ KINDS = {
     "NHWC": {"bf16": "conv2d_nhwc", "f32": "conv2d_nhwc_f32"},
     "NCHW": {"bf16": "conv2d_nchw", "f32": "conv2d_nchw_f32"},
     "depth-wise, NHWC": {"bf16": "conv2d_depthwise", "f32": "conv2d_depthwise"},
-    "32 groups, NHWC": {"bf16": "conv2d_grouped", "f32": "conv2d_grouped"},
+    "32 groups, NHWC": {"bf16": "conv2d_grouped", "f32": "conv2d_grouped_f32"},
 }
 HEAD = "| layout | dtype | images | filters | us | torch | ratio | us, median | torch | ratio |"
 
