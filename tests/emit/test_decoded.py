@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from wavespec.emit.decoded import CODES, byte_of, decoded_pair, decoded_words, has_table
+from wavespec.emit.decoded import CODES, byte_of, decoded_integers, decoded_pair, decoded_words, has_table
 from wavespec.emit.mlir_text import MlirText
 from wavespec.ir.dtype import DTYPES
 
@@ -87,6 +87,19 @@ def test_a_word_is_its_eight_numbers(after: str) -> None:
         found = [number for pair in pairs for number in computed(text, word, pair, NUMBERS[after])]
         assert found == [float(one) for one in codes], hex(word)
         assert np.signbit(found).tolist() == [bool(word >> 4 * place & 8) for place in range(8)], hex(word)
+
+
+@pytest.mark.parametrize("after", ["bf16", "f16"])
+def test_a_word_is_its_eight_whole_numbers_by_two_instructions_a_pair_and_a_subtraction(after: str) -> None:
+    text, kept = MlirText(), {CODES: "%codes"}
+    pairs = decoded_integers(text, "%byte", DTYPES["i4"], DTYPES[after], kept.__getitem__)
+    for word in [*(code * 0x11111111 for code in range(16)), 0x76543210, 0xFEDCBA98, 0x89ABCDEF, 0xF0E1D2C3]:
+        codes = np.array([word >> 4 * place & 15 for place in range(8)], np.int8)
+        found = [number for pair in pairs for number in computed(text, word, pair, NUMBERS[after])]
+        assert found == [float(one) for one in (codes ^ 8) - 8], hex(word)
+    verbs = [line.split(" = ")[-1].split()[0] for line in text.lines()]
+    counts = {verb: verbs.count(verb) for verb in ("arith.shrui", "llvm.call_intrinsic", "arith.andi", "llvm.fsub")}
+    assert counts == {"arith.shrui": 1, "llvm.call_intrinsic": 4, "arith.andi": 4, "llvm.fsub": 4}
 
 
 def test_numbers_with_a_sign_of_their_own_are_found_in_a_table() -> None:

@@ -102,5 +102,5 @@ def test_passes_say_which_machines_they_are_for() -> None:
     assert others[0] == {"match-operands", "skip-nan", "nest-digits", "round-copies", "walk-grid", "read-in-place"}
     assert others[1] == {
         *("strip-tiles", "split-chains", "sum-apart", "serialize-waves"),
-        *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "match-operands", "skip-nan"),
+        *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan"),
     }

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from ml_dtypes import bfloat16, int4
 
-from tests.lower.gemms import NVIDIA
+from tests.lower.gemms import AMD, AMD_COPYING, NVIDIA
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
-from wavespec.lower.decoded_operands import decoded_values, kept_operands
+from wavespec.lower.decoded_operands import decoded_values, kept_operands, unpacked_operands
 from wavespec.pipeline import lower
 from wavespec.schema import loads
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import Machine
 
 TEXT = """
 apiVersion: wavespec/v1
@@ -89,3 +93,43 @@ def test_what_something_else_uses_as_well_is_not_decoded() -> None:
     with pytest.raises(WavespecError) as caught:
         kernel(text)
     assert caught.value.code == "nothing-to-stage"
+
+
+_FROM_TENSORS = (
+    ("space: shared}", "space: global}"),
+    ("{multiple_of: 1024}", "{multiple_of: 8}"),
+    ("{multiple_of: 8, equals: K / 128}", '{equals: "ceildiv(K, 128)"}'),
+    ("schedule: {stages: 2, waves: {producers: 1}}\nonly: [sm_90]\n", ""),
+    ("tile: 8,", "tile: 16,"),
+    ("{wave: N, tile: 64}", "{wave: N, tile: 32}\n  - {wave: K, tile: 128}"),
+)
+
+
+def alone() -> str:
+    """The same with two waves along each of N and K, which nobody copies for."""
+    text = TEXT
+    for before, after in _FROM_TENSORS:
+        assert before in text
+        text = text.replace(before, after)
+    return text
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD, AMD_COPYING])
+def test_what_one_wave_multiplies_it_converts_in_runs(machine: Machine) -> None:
+    known = lower(loads(alone(), "weights.wave.yaml"), machine, after="match-operands")
+    assert unpacked_operands(known, machine) == {"weight": 32}
+    assert [op["run"] for op in known.walk() if op.name == "mma"] == [32]
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD, AMD_COPYING])
+@pytest.mark.parametrize("sizes", [(3, 50, 1000), (16, 64, 256)])
+def test_these_products_are_exact(machine: Machine, sizes: tuple[int, int, int]) -> None:
+    (m, n, k), spec = sizes, loads(alone(), "weights.wave.yaml")
+    random = np.random.default_rng(0)
+    x, codes = random.integers(-3, 4, (m, k)).astype(np.float32), random.integers(-8, 8, (n, k)).astype(np.int8)
+    scale = 2.0 ** random.integers(-1, 2, (n, -(-k // 128)))
+    tensors = {"x": x.astype(bfloat16), "w": codes.astype(int4), "scale": scale.astype(bfloat16)}
+    report = simulate(lower(spec, machine), machine, tensors, {"M": m, "N": n, "K": k, "G": -(-k // 128)})
+    assert report.ok, report.render()
+    weight = codes * np.repeat(scale, 128, 1)[:, :k]
+    np.testing.assert_array_equal(report.tensors["y"], (x @ weight.T).astype(np.float32))

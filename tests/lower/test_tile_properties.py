@@ -45,6 +45,18 @@ SUM = "%acc = register {value = 0.0} : tile<M, N, f32>\n"
 MMA = "%c = mma %a, %b, %acc : tile<M, N, f32>\n"
 CHOSEN = MMA.replace(" :", ' {instruction = "mma_m16n8k16_f16", k = "K", m = "M", n = "N"} :')
 
+SHARING = TILES.changed(
+    ("    grid [", "    wave wave_K 2\n    grid ["), ("symbol at_K", "symbol wave_K in 0..1 by 1\n    symbol at_K")
+)
+CHOSEN_OF_TILES = (
+    "%a = register {value = 1.0} : tile<M: 32, K: 32, f16>\n"
+    "%b = register {value = 1.0} : tile<N: 32, K: 32, f16>\n"
+    "%acc = register {value = 0.0} : tile<M: 32, N: 32, f32>\n"
+    '%c = mma %a, %b, %acc {instruction = "mma_m16n8k16_f16", k = "K", m = "M", n = "N"} : tile<M: 32, N: 32, f32>\n'
+)
+WAVE_SUM = '%total = wave_sum %c {dim = "K"} : tile<M: 32, N: 32, f32>\n'
+USED = "%used = cast {} : tile<M: 32, N: 32, f16>\n"
+
 PLACED = '(("M", [wg0*32],), ("K", [at_K],),)'
 PART = f'%a = read {{memory = "a", origin = {PLACED}}} : tile<M: 32, K: 32, f16>\n'
 STAGED = '%a = read {memory = "s", origin = (("M", [0],), ("K", [0],),)} : tile<M: 32, K: 32, f16>\n'
@@ -176,6 +188,11 @@ CASES: dict[Property, tuple[Kernel, Kernel, str]] = {
         SPLIT.kernel(shared_out("%all")),
         SPLIT.kernel(shared_out("%sum")),
         "operation 'cast': %sum is the sum of some steps",
+    ),
+    properties.waves_are_summed_up: (
+        SHARING.kernel(CHOSEN_OF_TILES + WAVE_SUM + USED.format("%total")),
+        SHARING.kernel(CHOSEN_OF_TILES + WAVE_SUM + USED.format("%c")),
+        "operation 'cast': %c is the sum of one wave",
     ),
     properties.sums_start_apart: (
         TILES.kernel(summed("%carried")),

@@ -15,10 +15,12 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_WEIGHTS = (1, 1, 9, 9, 40, 40, 70, 70, 130)
+_WEIGHTS = (1, 1, 1, 1, 9, 9, 40, 40, 70, 70, 130)
 ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS, "matmul_mxf4": (70, 70), "matmul_mxf8": (70, 70)}
 """Of each case the fewest rows, or a few more, that it is for."""
 DECODING = [subject for subject in subjects("sm_90") if subject.name in ROWS]
+_OF_ONE_ROW = 2
+"""Cases whose lanes read weights from the tensor."""
 WITH_PRODUCERS = [
     (subject, number)
     for subject in DECODING
@@ -37,8 +39,23 @@ def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> No
 
 def test_these_are_the_cases() -> None:
     assert [(subject.name, number) for subject, number in WITH_PRODUCERS] == [
-        (name, number) for name, rows in ROWS.items() for number in range(name.startswith("matmul"), len(rows))
+        (name, number)
+        for name, rows in ROWS.items()
+        for number in range(1 if name.startswith("matmul") else _OF_ONE_ROW, len(rows))
     ]
+
+
+@pytest.mark.parametrize("number", range(_OF_ONE_ROW))
+@pytest.mark.parametrize("name", ["linear_i4", "linear_i4_f16"])
+def test_lanes_read_the_weights_of_one_row_from_the_tensor(name: str, number: int) -> None:
+    subject = next(one for one in DECODING if one.name == name)
+    sizes = {"M": 1, "N": 48, "K": 2048}
+    kernel = lower(subject.cases("sm_90")[number].spec, HOPPER)
+    assert dict(kernel.waves)["wave_K"] == (8, 4)[number]
+    loads = [op.result.vector for op in kernel.walk() if op.name == "load" and op["memory"] == "w"]
+    assert {vector.elements for vector in loads} == {32}  # 16 bytes
+    inputs = subject.inputs(sizes)
+    subject.check(inputs, simulated(subject, kernel, HOPPER, subject.complete(sizes), inputs), sizes)
 
 
 SHARED = """apiVersion: wavespec/v1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from wavespec.emit.decoded import CODES, byte_of, decoded_pair, decoded_words, has_codes, has_table
+from wavespec.emit.decoded import CODES, byte_of, decoded_integers, decoded_pair, decoded_words, has_codes, has_table
 from wavespec.emit.function import Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.registers import Part, Parts, vector_type
@@ -71,7 +71,7 @@ class CudaLanes(LaneOperations):
         names = [part.name for part in self.function.parts(value, [1] * value.vector.elements)]
         pairs = [unpack(self.text, name, kind.dtype, 2, "") for name in names]
         self._bytes |= dict(zip(pairs, names, strict=True))
-        if kind.dtype.is_float and value.vector.elements % _WORD == 0:  # such as are found in a table
+        if value.vector.elements % _WORD == 0:
             words = self.function.parts(value, [_WORD] * (value.vector.elements // _WORD))
             places = [(word.name, place) for word in words for place in range(_WORD)]
             self._words |= dict(zip(pairs, places, strict=True))
@@ -132,11 +132,12 @@ class CudaLanes(LaneOperations):
 
     def _decoded_pair(self, pair: str, before: DType, after: DType) -> str:
         word, place = self._words.get(pair, ("", 0))
-        if not word or not has_table(before, after):
+        if not word or not has_codes(before, after):
             return decoded_pair(self.text, self._bytes[pair], before, after, self._kept(CODES))
         if (word, after.name) not in self._decoded:
             bits = self.text.op(f"llvm.bitcast {word} : vector<{_WORD}xi8> to i32")
-            self._decoded[word, after.name] = decoded_words(self.text, bits, before, after, self._kept)
+            decode = decoded_words if has_table(before, after) else decoded_integers
+            self._decoded[word, after.name] = decode(self.text, bits, before, after, self._kept)
         return self._decoded[word, after.name][place]
 
     def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:

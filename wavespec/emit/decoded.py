@@ -68,6 +68,17 @@ def decoded_words(text: MlirText, word: str, before: DType, after: DType, kept: 
     return [text.op(f"llvm.bitcast {one} : i32 to vector<2x{mlir_type(after)}>") for one in found]
 
 
+def decoded_integers(text: MlirText, word: str, before: DType, after: DType, kept: Callable[[int], str]) -> list[str]:
+    """The same of whole numbers: one instruction picks the byte of a pair from the word, and from the word four bits
+    further down, for the other half."""
+    down = text.op(f"arith.shrui {word}, {text.constant(before.bits, 'i32')} : i32")
+    picked = (_picked(text, word, down, text.constant(_FIRST_PICK + _NEXT_PICK * place, "i32")) for place in range(4))
+    return [_offset(text, one, after, kept(CODES)) for one in picked]
+
+
+_FIRST_PICK, _NEXT_PICK = 0x4400, 0x1111
+"""Of four bits for each byte that is picked: which of the eight of two words, for the first pair, and by how much further
+for each other one."""
 _APART = (("andi", _MAGNITUDES), ("shli", 4))
 
 
@@ -96,8 +107,12 @@ def _encoded(code: int, before: DType, after: DType) -> int:
 def _integers(text: MlirText, word: str, after: DType, codes: str) -> str:
     """A number from 2^m on, m the bits of the mantissa, has whole numbers in its last bits: with its sign bit turned
     over, an i4 is there what it is plus 8."""
-    first = (_bias(after) + after.mantissa << after.mantissa) + 8
     spread = text.op(f"arith.muli {word}, {text.constant(_SPREAD, 'i32')} : i32")
+    return _offset(text, spread, after, codes)
+
+
+def _offset(text: MlirText, spread: str, after: DType, codes: str) -> str:
+    first = (_bias(after) + after.mantissa << after.mantissa) + 8
     codes = text.op(f"arith.andi {spread}, {codes} : i32")
     bits = text.op(f"arith.xori {codes}, {text.constant(first << _HALF_BITS | first, 'i32')} : i32")
     return _computed(text, "fsub", bits, (1 << after.mantissa) + 8.0, after)

@@ -292,6 +292,15 @@ CLUSTER_SUM: Final = _declare(
         "origin": Kind.PLACES,
     },
 )
+WAVE_SUM: Final = _declare(
+    "wave_sum",
+    "tile -> tile",
+    "the sum over the waves of a workgroup that share out `dim`, in each of them",
+    Trait.ALIKE,
+    operands=1,
+    results=1,
+    attributes={"dim": Kind.TEXT},
+)
 ITERATE: Final = _declare(
     "iterate",
     "carried -> carried",

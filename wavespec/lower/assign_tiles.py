@@ -142,9 +142,10 @@ class AssignTiles(Pass):
             A dim with a tiling that no loop walks over has one tile, at 0.  The grid has a tile of an empty dim
             too, where something is written that lacks the dim, and so do loops that write such a thing; the other
             dims of the grid are ``present``.
-    Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile``, ``found-apart``, ``products-repeated``
-            at the constraint; ``outside-loop``, ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation;
-            ``turns-not-possible``, ``cluster-not-possible``, ``registers-not-possible`` at the schedule.
+    Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile``, ``found-apart``, ``products-repeated``,
+            ``sums-not-shared`` at the constraint; ``outside-loop``, ``untiled-dim``, ``reduction-split``,
+            ``taken-apart`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
+            ``registers-not-possible`` at the schedule.
     """
 
     name: ClassVar[str] = "assign-tiles"

@@ -12,6 +12,7 @@ from wavespec.ir.layout import row_major, swizzled_slabs
 from wavespec.ir.tile_ops import CAST, ELEMENTWISE, MMA, READ, REGISTER
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.distribute_copies import boxes_of
+from wavespec.lower.product_layouts import elements_along
 from wavespec.lower.read_behind import read_behind
 from wavespec.ops.index_map import index_of
 from wavespec.targets.machine import Machine
@@ -42,6 +43,36 @@ def kept_operands(kernel: Kernel, machine: Machine) -> frozenset[str]:
         if (alone and is_alone and not _chain(kernel, other)) or (value.name in shared and not is_alone):
             found.add(value.name)
     return frozenset(found)
+
+
+def unpacked_operands(kernel: Kernel, machine: Machine) -> dict[str, int]:
+    """Values that no matrix unit reads itself, that follow element by element from elements of tensors that share
+    bytes, and that one wave alone multiplies by: each lane reads and converts what it multiplies.
+
+    Of each, elements along the dim that is summed over that a lane has in a row: what the widest access moves, or fewer
+    where a wave has no more.
+    """
+    found = dict[str, int]()
+    for op in kernel.walk() if machine.concurrent_waves else ():
+        row = instruction_of(op, machine) if op.is_(MMA) else None
+        if row is None or row.reads_shared:
+            continue
+        for value, dim, fragment in ((op.operands[0], op["n"], row.a), (op.operands[1], op["m"], row.b)):
+            reads = [one for one in kernel.walk() if one.is_(READ) and one.result.name in _chain(kernel, value)]
+            packed = [one.result for one in reads if kernel.memory(one["memory"]).dtype.is_packed]
+            staged = any(kernel.memory(one["memory"]).staged for one in reads)
+            if len(set(packed)) != 1 or staged or kernel.waves_along(dim) > 1:
+                continue
+            if fragment.bias or value.tile.dtype != fragment.dtype:
+                continue
+            own = elements_along(fragment.layout, "k")
+            depth = value.tile.extent(op["k"]) // kernel.waves_along(op["k"])
+            run = machine.globals.access_bytes * 8 // packed[0].tile.dtype.bits
+            while depth % (row.k // own * run):
+                run //= 2
+            if run > own:
+                found[value.name] = run
+    return found
 
 
 def laid_down_values(kernel: Kernel, machine: Machine) -> frozenset[str]:

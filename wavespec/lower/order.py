@@ -15,6 +15,7 @@ from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.join_products import JoinProducts
+from wavespec.lower.join_waves import JoinWaves
 from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
@@ -66,6 +67,7 @@ PASSES: tuple[Pass, ...] = (
     InlineSteps(),
     DeferReductions(),
     SplitK(),
+    JoinWaves(),
     ShiftRows(),
     MatchOperands(),
     PromoteShared(),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.names import wave_name
+from wavespec.ir.nodes import replace
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
@@ -19,12 +22,14 @@ def product_layouts(kernel: Kernel, op: Op, machine: Machine) -> tuple[Layout, L
     counts = dict(kernel.waves)
     wave_tile = {dim: tile[dim] // kernel.waves_along(dim) for dim in (m, n)}
     place = {dim: kernel.symbol(wave_name(dim)) * wave_tile[dim] for dim in (m, n) if wave_name(dim) in counts}
-    depth = op.operands[0].tile.extent(k)
+    depth = op.operands[0].tile.extent(k) // kernel.waves_along(k)
+    if wave_name(k) in counts:
+        place[k] = kernel.symbol(wave_name(k)) * depth
     rounds = depth_of_round(op, row, machine)
     wide = rounds // row.k if depth % rounds == 0 else 1
 
     def operand(layout: Layout, dim: str, issue: int) -> Layout:
-        own = layout.run_length("k")
+        own = elements_along(layout, "k") if op.get("run") else layout.run_length("k")
         layout = _in_runs(layout.renamed(names), k, op.get("run") or own * wide, row.k).shifted(place)
         layout = layout.repeated(dim, wave_tile[dim] // issue, issue).repeated(k, depth // row.k // wide, row.k * wide)
         return layout if wide == 1 else layout.repeated(k, wide, own)
@@ -42,7 +47,11 @@ def _in_runs(layout: Layout, k: str, run: int, depth: int) -> Layout:
         return layout
     if run > own:
         base = tuple((dim, expr * (run // own) if dim == k else expr) for dim, expr in layout.base)
-        return Layout(base, layout.axes or (RegisterAxis(1, ((k, 1),)),), max(1, layout.inner))
+        axes, stride = list[RegisterAxis](), 1
+        for axis in reversed(layout.axes or (RegisterAxis(1, ((k, 1),)),)):
+            axes.append(replace(axis, strides=((k, stride),)) if axis.stride(k) else axis)
+            stride *= axis.extent if axis.stride(k) else 1
+        return Layout(base, tuple(reversed(axes)), max(1, layout.inner))
     base = tuple((dim, expr // own * run if dim == k else expr) for dim, expr in layout.base)
     groups = depth // own  # of lanes, whose runs lie one behind another
     axes = (*layout.axes[:-1], RegisterAxis(own // run, ((k, groups * run),)), RegisterAxis(run, ((k, 1),)))
@@ -52,8 +61,13 @@ def _in_runs(layout: Layout, k: str, run: int, depth: int) -> Layout:
 def depth_of_round(op: Op, row: MatrixInstruction, machine: Machine) -> int:
     """Elements along k of the steps that share runs: what an operand is read for at a time, at least."""
     if run := op.get("run"):
-        return row.k * max(1, run // row.a.layout.run_length("k"))
+        return row.k * max(1, run // elements_along(row.a.layout, "k"))
     return row.k * wide_steps(row, machine)
+
+
+def elements_along(layout: Layout, dim: str) -> int:
+    """Elements along a dim that a lane has of one fragment."""
+    return prod(axis.extent for axis in layout.axes[len(layout.repeats) :] if axis.stride(dim))
 
 
 def wide_steps(row: MatrixInstruction, machine: Machine) -> int:

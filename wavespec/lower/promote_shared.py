@@ -18,7 +18,7 @@ from wavespec.lower.base import Pass
 from wavespec.lower.check_shared import SharedMemoryExceeded, check_shared
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.common_buffers import buffers_in_common, loops_before
-from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part
+from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part, unpacked_operands
 from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.read_beside import read_beside
 from wavespec.lower.shifted_rows import shifted_rows, with_shifted_rows
@@ -86,6 +86,7 @@ class PromoteShared(Pass):
             What lanes read beside products has one buffer where there is no room for more.
             Several reads of one tile in a block share a copy, and what the matrix unit reads of the columns of another
             tile it reads there, with a mapping.
+            What meets an operand that lanes convert themselves is read inside of its tensor, ``clamped``.
             What a product would have staged, and lies at places that are computed, is read as it is: ``direct``; so is
             what is read in a branch beside waves that only copy, which know of no steps that some have.
             Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
@@ -143,6 +144,7 @@ class _Staging:
         self.filled_in: dict[str, int | None] = {}
         self.mapped: dict[tuple[Any, ...], str] = {}
         self.decoded = decoded_values(kernel, machine) | laid_down_values(kernel, machine)
+        self.unpacked = unpacked_operands(kernel, machine)
         self.beside = read_beside(kernel, machine) - self.decoded
         self.within = within_others(kernel, machine)
         # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
@@ -205,12 +207,19 @@ class _Staging:
             result = replace(value, type=replace(value.tile, dtype=fragment.dtype))
             rows = tuple(dim for dim in source.dims if dim != product["k"])
             return (replace(op.with_(clamped=rows, **_bias(fragment)), results=(result,)),)
+        if product is not None and not source.staged and not op.get("at") and self._meets_unpacked(product):
+            return (op.with_(clamped=tuple(dim for dim in source.dims if dim != product["k"])),)
         is_read_there = fragment is not None and (fragment.dtype != source.dtype or fragment.from_shared)
         if not (source.staged or is_read_there or self._is_gathered(source, product, fragment)):
             return (op,)
         if not source.staged and not self.kernel.producers and _reads_behind(self.kernel, op)[1]:
             return (op.with_(direct=True),)
         return self._copied(op, source, product, fragment)
+
+    def _meets_unpacked(self, product: Op) -> bool:
+        """Whether lanes convert the other operand themselves: rows beyond the edge then cost registers to zero, and
+        nobody sees what is made of them."""
+        return any(value.name in self.unpacked for value in product.operands[:2])
 
     def _is_gathered(self, source: Memory, product: Op | None, fragment: Fragment | None) -> bool:
         """Whether a lane with a whole tile would find elements that its instruction takes side by side apart in the

@@ -169,12 +169,12 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> Op:
         raise refuse("that takes one loop, and at most two axes of workgroups", "Leave out 'split'.")
     (loop,) = loops
     for argument, result in zip(loop.body.arguments, loop.body.yields, strict=True):
-        if not _is_sum(loop.body, argument, result) or len(result.tile.dims) != 2:
+        if not is_sum(loop.body, argument, result) or len(result.tile.dims) != 2:
             raise refuse(f"'{argument.name}' is no sum of matrix products over the loop", "Leave out 'split'.")
     return loop
 
 
-def _is_sum(body: Region, argument: Value, result: Value) -> bool:
+def is_sum(body: Region, argument: Value, result: Value) -> bool:
     """Whether a carried value is only ever added to, by matrix products."""
     products = {op.result.name: op for op in body.ops if op.is_(MMA)}
     chain = [result]

@@ -25,10 +25,14 @@ from wavespec.ir.tile_ops import (
     SIZE,
     TILE_OPS,
     TOPK,
+    WAVE_SUM,
     WRITE,
 )
 from wavespec.lower.contracts import Breach, Property, property_of
 from wavespec.targets.machine import Machine
+
+_START: Final = 2
+"""The operand of a product that it adds to."""
 
 
 @property_of("tile")
@@ -185,6 +189,16 @@ def shares_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
         for value in () if joins or takes_a_share(op) else op.operands:
             if takes_a_share(makers.get(value.name)):
                 yield op, f"%{value.name} is the sum of some steps"
+
+
+@property_of("tile")
+def waves_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """What waves have summed along a dim that they share out is used by what adds up all of them, or goes on."""
+    parts = {op.result.name for op in kernel.walk() if op.is_(MMA) and kernel.waves_along(op["k"]) > 1}
+    for op in kernel.walk():
+        for number, value in enumerate(() if op.is_(WAVE_SUM) else op.operands):
+            if value.name in parts and not (op.is_(MMA) and number == _START):
+                yield op, f"%{value.name} is the sum of one wave"
 
 
 @property_of("tile")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split
@@ -33,6 +33,16 @@ class ProductsRepeated(WavespecError, code="products-repeated"):
         )
 
 
+class SumsNotShared(WavespecError, code="sums-not-shared"):
+    def __init__(self, where: Where, dim: str, row: MatrixInstruction) -> None:
+        super().__init__(
+            where,
+            f"Waves that share out '{dim}', over which products sum, multiply what is in their registers; "
+            f"{row.name} reads shared memory itself.",
+            hints=["Leave out the wave tile, or 'producers' of the schedule."],
+        )
+
+
 def tiles_of_waves(
     kernel: Kernel, machine: Machine, products: Sequence[tuple[Op, MatrixInstruction]]
 ) -> dict[str, int]:
@@ -47,6 +57,7 @@ def tiles_of_waves(
     for op, row in products:
         for dim, extent in ((op["m"], row.m), (op["n"], row.n), (op["k"], row.k)):
             issue[dim] = math.lcm(extent, issue.get(dim, 1))
+    free = {op[name] for op, _ in products for name in ("m", "n")}
     tiles: dict[str, int] = {}
     for split in plan.workgroup:
         wave = written.get(split.dim)
@@ -64,10 +75,15 @@ def tiles_of_waves(
         tiles[split.dim] = tile
     for split in plan.loops:
         part = issue.get(split.dim, 1)
-        if split.dim in written and split.dim not in issue and machine.register_tile == "wave":
-            tiles[split.dim] = written[split.dim].tile
-            if plan.roles.producers:
-                errors.append(ProductsRepeated(written[split.dim].span, split.dim))
+        if split.dim in written and machine.register_tile == "wave":
+            wave = written[split.dim]
+            if split.dim not in issue:
+                tiles[split.dim] = wave.tile
+                if plan.roles.producers:
+                    errors.append(ProductsRepeated(wave.span, split.dim))
+            elif split.dim not in free and wave.tile != split.tile:
+                tiles[split.dim] = wave.tile
+                errors += _of_sums(split, wave, part, products)
         if split.tile % part:
             errors.append(
                 TileNotDivisible(
@@ -83,6 +99,21 @@ def tiles_of_waves(
             errors.append(TileNotDivisible(op.span, f"size of {dim}", size.value, what, part))
     raise_all(errors)
     return tiles if products or not machine.turn_elements else _of_short_turns(kernel, tiles, machine.turn_elements)
+
+
+def _of_sums(
+    split: Split, wave: Split, part: int, products: Sequence[tuple[Op, MatrixInstruction]]
+) -> Iterator[WavespecError]:
+    """What is wrong with waves that share out a dim that products sum over."""
+    unit = next((row for op, row in products if op["k"] == split.dim and row.reads_shared), None)
+    if unit is not None:
+        yield SumsNotShared(wave.span, split.dim, unit)
+    elif wave.tile % part:
+        yield TileNotDivisible(
+            wave.span, f"wave tile of {split.dim}", wave.tile, "the matrix instruction's extent", part
+        )
+    elif split.tile % wave.tile:
+        yield TileNotDivisible(split.span, f"tile of {split.dim}", split.tile, "the wave tile", wave.tile)
 
 
 def _of_short_turns(kernel: Kernel, tiles: Mapping[str, int], most: int) -> dict[str, int]:

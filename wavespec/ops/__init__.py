@@ -35,6 +35,7 @@ from wavespec.ops import (
     take,
     tiles_end,
     topk,
+    wave_sum,
     write,
 )
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
@@ -68,6 +69,7 @@ _OPS: dict[str, ModuleType] = {
     "take": take,
     "tiles_end": tiles_end,
     "topk": topk,
+    "wave_sum": wave_sum,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),
     **dict.fromkeys((one.word for one in ARG_REDUCTIONS), argmax),

@@ -122,8 +122,7 @@ def is_aligned(memory: Memory, divisor: int, width: int, machine: Machine) -> bo
 
 
 def edge(memory: Memory, masked: Sequence[str], at: Coordinates, width: int) -> tuple[Mask, Expr | None]:
-    """The bound checks of one access: a mask for the whole access, and how many elements exist where it may stick
-    out."""
+    """The bound checks of one access: a mask for all of it, and how many elements exist where it may stick out."""
     mask: list[tuple[Expr, Expr]] = []
     valid: Expr | None = None
     for dim, size in zip(memory.dims, memory.shape, strict=True):
@@ -141,7 +140,8 @@ def edge(memory: Memory, masked: Sequence[str], at: Coordinates, width: int) -> 
 def widest_access(memory: Memory, masked: Sequence[str], machine: Machine, *, checked: bool = False) -> int:
     """Elements of the widest access of one lane, given what is masked."""
     room = machine.shared.access_bytes if memory.space == "shared" else machine.globals.access_bytes
-    widest = max(1, room // memory.dtype.bytes)
+    bits = memory.dtype.stored_bits if memory.dtype.is_packed and machine.lanes > 1 else memory.dtype.bytes * 8
+    widest = 1 << max(1, room * 8 // bits).bit_length() - 1
     # Elements that share bytes are inside their row together, or not at all.
     partial = (machine.globals.masked_vectors or checked) and not memory.dtype.is_packed
     if memory.contiguous_dim in masked and not partial:

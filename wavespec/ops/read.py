@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from wavespec.ir.kernel import Op
+from wavespec.ir.kernel import Op, Value
+from wavespec.ir.layout import Layout
+from wavespec.ir.nodes import replace
+from wavespec.ir.tile_ops import MMA
 from wavespec.ops.accesses import read_fragments, regroup
 from wavespec.ops.accesses_around import read_around
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places, taken
 from wavespec.ops.mapped_accesses import read_mapped
+from wavespec.ops.runs_of_lanes import as_fragments, in_run_order
 from wavespec.schema.ops import Read
 
 
@@ -21,23 +25,38 @@ def to_tile(statement: Read, context: TileContext) -> None:
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
-    memory, layout = context.kernel.memory(op["memory"]), op.result.tile.layout
+    layout, name = op.result.tile.layout, op.result.name
     if op.get("by_unit"):
-        context.by_unit[op.result.name] = op
+        context.by_unit[name] = op
         return
     assert layout is not None
+    held, dim = in_run_order(layout) if _is_taken_in_runs(op, layout, context) else (layout, "")
+    tile = replace(op.result.tile, layout=held)
+    fragments = _loaded(replace(op, results=(replace(op.result, type=tile),)), context)
+    context.fragments[name] = as_fragments(context.build, fragments, held, layout, dim, name) if dim else fragments
+
+
+def _is_taken_in_runs(op: Op, layout: Layout, context: ThreadContext) -> bool:
+    """Whether a product wants longer runs than its instruction has, of what is read of a tensor."""
+    if context.kernel.memory(op["memory"]).space != "global":
+        return False
+    products = (one for one in context.kernel.walk() if one.is_(MMA) and one.get("run"))
+    return any(value.tile.layout == layout for one in products for value in one.operands[:2])
+
+
+def _loaded(op: Op, context: ThreadContext) -> tuple[Value, ...]:
+    """The fragments of a tile, loaded as they are."""
+    memory, layout, name = context.kernel.memory(op["memory"]), op.result.tile.layout, op.result.name
+    assert layout is not None
     if op.get("at"):
-        context.fragments[op.result.name] = read_mapped(op, context)
-        return
-    masked = op.get("masked", ())
-    name, dtype = op.result.name, op.result.tile.dtype
-    clamped = op.get("clamped", ())
+        return read_mapped(op, context)
+    masked, dtype, clamped = op.get("masked", ()), op.result.tile.dtype, op.get("clamped", ())
     where = memory, layout, context.origin(op), masked, name, context.machine
     if op.get("around"):
         loaded = tuple(regroup(context.build, read_around(context.build, *where), layout.fragment_elements, name))
     else:
         loaded = read_fragments(context.build, *where, clamped, is_factor=name in context.factors)
-    context.fragments[name] = tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in loaded)
+    return tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in loaded)
 
 
 def reference(statement: Read, context: ReferenceContext) -> None:

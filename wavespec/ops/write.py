@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op
+from wavespec.ir.tile_ops import WAVE_SUM
 from wavespec.ops.accesses import write_fragments
 from wavespec.ops.accesses_around import write_around
 from wavespec.ops.combined_writes import write_combined
@@ -61,7 +62,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if op.get("around"):
         write_around(context.build, memory, layout, context.origin(op), masked, values, context.machine)
         return
-    if memory.space == "shared" and context.machine.concurrent_waves:
+    has_copies = memory.space == "shared" or any(one.is_(WAVE_SUM) for one in context.kernel.walk())
+    if has_copies and context.machine.concurrent_waves:
         writers = first_of_equal(context.kernel, layout)
     write_fragments(context.build, memory, layout, origin, masked, values, context.machine, writers=writers)
     if any(read.get("by_unit") and read["memory"] == memory.name for read in context.kernel.walk()):

@@ -80,16 +80,17 @@ class Device(Constraint):
 
 
 class Wave(Constraint):
-    """Splits a workgroup's tile over its waves."""
+    """Splits a workgroup's tile over its waves, or that of a loop over a dim that products sum over: each wave then
+    multiplies its own elements of the tile, and behind the loop the sums of all of them are added up."""
 
     word: ClassVar[str] = "wave"
     headline: ClassVar[tuple[str, ...]] = ("dim",)
 
     constraint: Literal["wave"] = "wave"
     dim: DimName
-    """The dim whose workgroup tile is split."""
+    """The dim whose tile is split."""
     tile: SpecExpression
-    """Elements of the dim that one wave computes; divides the workgroup's tile."""
+    """Elements of the dim that one wave computes; divides the tile."""
     axis: Annotated[int, Field(ge=0, le=4)] = 0
     """How the waves of a workgroup are numbered: those along dims of the lower axes are next to each other; of one
     axis, those along the dim that is split over workgroups last."""

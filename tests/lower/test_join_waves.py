@@ -1,0 +1,74 @@
+"""Waves of a workgroup share out the dim that a product sums over, and add up their sums by way of shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.lower.gemms import AMD, AMD_COPYING, CPU, NVIDIA, Gemm, lines, run
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import lower
+from wavespec.schema import KernelSpec, loads
+from wavespec.sim.interleaving import Order
+from wavespec.targets.machine import Machine
+
+GEMM = Gemm(tile=(32, 32, 64), wave=(32, 32))
+
+
+def sharing(gemm: Gemm, tile: int) -> KernelSpec:
+    """The product with waves that have so many elements along K each."""
+    text = gemm.text.replace("  - {hardware", f"  - {{wave: K, tile: {tile}}}\n  - {{hardware")
+    return loads(text, "gemm.wave.yaml")
+
+
+def test_waves_start_at_zero_and_are_summed_up_behind_the_loop() -> None:
+    kernel = lower(sharing(replace(GEMM, value=3), 32), NVIDIA, after="join-waves")
+    assert dict(kernel.waves) == {"wave_M": 1, "wave_N": 1, "wave_K": 2}
+    (total,) = lines(kernel, "wave_sum")
+    assert 'dim = "K"' in total and "k_loop" in total
+    (added,) = lines(kernel, "elementwise")
+    assert "%zero" in added and 'function = "add"' in added
+
+
+def test_one_wave_along_k_changes_nothing() -> None:
+    assert lower(sharing(GEMM, 64), NVIDIA).body == lower(GEMM.spec, NVIDIA).body
+
+
+def test_where_waves_run_one_after_another_nothing_is_shared() -> None:
+    assert not [op for op in lower(sharing(GEMM, 32), CPU, after="join-waves").walk() if op.name == "wave_sum"]
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD, AMD_COPYING], ids=lambda machine: machine.variant)
+@pytest.mark.parametrize("order", ["forward", "reverse", 0])
+@pytest.mark.parametrize(
+    ("gemm", "tile", "size"),
+    [
+        (GEMM, 32, (40, 37, 200)),
+        (replace(GEMM, value=3), 16, (33, 32, 64)),  # what the sums start from counts once
+        (replace(GEMM, spaces=("global", "global"), wave=(16, 32)), 32, (32, 32, 72)),
+        (replace(GEMM, stages=3), 32, (20, 64, 300)),
+        (replace(GEMM, dims=("", "", "value: 64"), value=1), 32, (32, 40, 64)),  # the loop is one step
+        (GEMM, 32, (32, 32, 0)),
+    ],
+)
+def test_sums_are_exact_in_any_order_of_waves(
+    gemm: Gemm, tile: int, size: tuple[int, int, int], machine: Machine, order: Order
+) -> None:
+    sizes = dict(zip("MNK", size, strict=True))
+    report, expected = run(sharing(gemm, tile), machine, sizes, order=order)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
+
+
+def test_a_matrix_unit_that_reads_shared_memory_is_refused() -> None:
+    gemm = Gemm("bf16", tile=(64, 64, 64), wave=(64, 64), schedule="waves: {producers: 1}", stages=2)
+    with pytest.raises(WavespecError, match="sums-not-shared"):
+        lower(sharing(gemm, 32), NVIDIA)
+
+
+@pytest.mark.parametrize("tile", [8, 48])
+def test_parts_are_whole_instructions_of_the_tile(tile: int) -> None:
+    with pytest.raises(WavespecError, match="not a multiple of"):
+        lower(sharing(GEMM, tile), NVIDIA)
