@@ -38,8 +38,9 @@ from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
 from wavespec.lower.tile_to_thread import TileToThread
 from wavespec.part_cache import get_part, put_part
-from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
+from wavespec.runtime.artifact import ArtifactCase, Assumption, KernelArtifact
 from wavespec.runtime.manifest import FORMAT_VERSION
+from wavespec.runtime.size_expr import with_expression
 from wavespec.schema import KernelSpec
 from wavespec.schema.cases import TargetCase, cases_for_target
 from wavespec.schema.checking.case_errors import naming_case, naming_target
@@ -352,7 +353,7 @@ def join_cases(cases: Sequence[TargetCase], built: Sequence[Sequence[KernelArtif
     """One artifact of what was built for each of `cases`, whose last one is for all sizes: of each its kernels, in
     order."""
     *some, (every,) = built
-    limits = [tuple(one for one in kernels[-1].assumptions if one.of_machine) for kernels in built]
+    limits = [_limits(kernels[-1], every) for kernels in built]
     conditions = [(*case_conditions(case, every), *own) for case, own in zip(cases, limits, strict=True)]
     scalars = shaped_by(every.scalars, cases)
     # What a case is chosen by needs no second check, and which outputs start as zeros follows from all sizes.
@@ -360,12 +361,22 @@ def join_cases(cases: Sequence[TargetCase], built: Sequence[Sequence[KernelArtif
         replace(
             _joined(kernels, every),
             tensors=every.tensors,
-            assumptions=tuple(a for a in kernels[-1].assumptions if a not in chosen),
+            assumptions=tuple(a for a in kernels[-1].assumptions if a not in chosen and not a.of_machine),
             scalars=scalars,
         )
         for kernels, chosen in zip(some, conditions, strict=False)
     ]
     return replace(every, cases=tuple(map(ArtifactCase, conditions, joined)), scalars=scalars)
+
+
+def _limits(kernel: KernelArtifact, every: KernelArtifact) -> tuple[Assumption, ...]:
+    """What the machine that runs a case is limited to, in terms of the dims of all cases."""
+    known = {dim.name for dim in every.dims}
+    own = {name: equals for name, equals in kernel.following().items() if name not in known}
+    limits = [one for one in kernel.assumptions if one.of_machine]
+    for name in reversed(own):  # behind what it follows from
+        limits = [replace(one, condition=with_expression(one.condition, name, own[name])) for one in limits]
+    return tuple(limits)
 
 
 def _joined(kernels: Sequence[KernelArtifact], every: KernelArtifact) -> KernelArtifact:

@@ -41,7 +41,7 @@ SPILLS = {
     "attention_extend": {0: 160, 4: 128},
     "attention_ragged_causal": {0: 64},
     "conv2d_grouped_f32": {3: 112},
-    "conv2d_nhwc": {19: 32},
+    "conv2d_nhwc": {20: 32},
     "cross_entropy": {7: 24, 9: 40},
     "cross_entropy_bf16": {9: 136, 10: 136, 11: 80},
     "cross_entropy_f16": {4: 16, 5: 16, 9: 136, 10: 136},

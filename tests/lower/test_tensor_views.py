@@ -11,7 +11,8 @@ from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs
 from wavespec.ir.layout import swizzled_slabs
 from wavespec.ops.index_map import index_of
-from wavespec.ops.tensor_views import as_matrices, as_windows
+from wavespec.ops.shifted_rows import ShiftedRows, with_shifted_slabs
+from wavespec.ops.tensor_views import as_lines, as_matrices, as_slabs, as_windows
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
@@ -108,3 +109,48 @@ def test_dims_in_front_of_which_a_tile_has_one_place_say_which_matrix_it_is() ->
     assert matrices.corner({"B": const(3), "M": const(128), "K": const(64)}) == (const(3), const(128), const(64))
     moved = {**pixels, "N": M // (H * W)}
     assert as_matrices(copy({**moved, "H": image}, over=("B", "M", "K")), kernel(IMAGES, K=C), ("M", "K")) is None
+
+
+PITCH = symbol("P", 1, 1 << 20)
+SHIFTED = M + K // 64 % 3
+TAPS = {"N": SHIFTED // PITCH // OH, "H": SHIFTED // PITCH % OH - 1 + K // 192 % 3, "W": SHIFTED % PITCH - 1}
+
+
+def staged(arranged: bool, rows: int = 128) -> Memory:
+    tile = replace(SHARED, shape=(const(rows), const(192)), arrangement=swizzled_slabs(("M", "K"), (rows, 192), 16))
+    once = with_shifted_slabs(tile, ShiftedRows(64, 3))
+    assert once is not None
+    return once if arranged else tile
+
+
+def test_windows_of_rows_that_are_there_once_are_those_of_the_first_shift() -> None:
+    sizes = kernel(IMAGES, K=symbol("K", 576, 1 << 30, 576))
+    taps = copy({**TAPS, "C": K % 64 + K // 576 * 64})
+    windows = as_windows(taps, sizes, staged(arranged=True), HOPPER)
+    assert windows is not None
+    row, column = symbol("row", 0, 1 << 20), symbol("column", 0, 1 << 20, 192)
+    seen = windows.attributes({"M": row, "K": column})
+    assert seen["corner"][:3] == (row // PITCH // OH, row // PITCH % OH - 1, row % PITCH - 1)
+    assert seen["offsets"] == (column // 192 % 3, const(0))
+    assert as_windows(taps, sizes, staged(arranged=False), HOPPER) is None, "each row of which is another window"
+
+
+def test_slabs_are_at_one_place_of_the_dims_between() -> None:
+    filters = Memory("x", DTYPES["bf16"], ("O", "R", "S", "C"), (N, const(3), const(3), C), "global", role="input")
+    places = {"O": M, "R": K // 192 % 3, "S": K // 64 % 3, "C": K // 576 * 64 + K % 64}
+    sizes = kernel(filters, K=symbol("K", 576, 1 << 30, 576))
+    slabs = as_slabs(copy(places), sizes, staged(arranged=False))
+    assert slabs is not None and slabs.box((128, 64)) == (128, 1, 1, 64)
+    assert slabs.corner({"M": const(256), "K": const(576 + 192 + 64)}) == (const(256), const(1), const(1), const(64))
+    for changed in ({"S": K // 32 % 3}, {"O": M * 2}, {"C": K // 576 * 64 + K % 64 + M}):
+        assert as_slabs(copy({**places, **changed}), sizes, staged(arranged=False)) is None, changed
+
+
+def test_rows_of_a_tile_go_over_lines_with_room_beside_them() -> None:
+    places = {"N": M // PITCH // H, "H": M // PITCH % H, "W": M % PITCH, "C": K}
+    known = kernel(IMAGES)
+    lines = as_lines(copy(places), known, ("M", "K"))
+    assert lines is not None and lines.memory.shape == (N * H, W, C)
+    assert lines.length is PITCH and lines.tile.shape == (N * H * W, C)
+    for changed in ({"W": M % PITCH + 1}, {"H": M // PITCH % OH}, {"C": K + 1}):
+        assert as_lines(copy({**places, **changed}), known, ("M", "K")) is None, changed

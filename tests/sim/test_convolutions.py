@@ -31,7 +31,15 @@ Windows = tuple[int, int, int]
 
 def cases(windows: Windows) -> tuple[TargetCase, ...]:
     params = {**SPEC.params, **dict(zip(("STRIDE", "PAD", "DILATION"), map(Num, windows), strict=True))}
-    return cases_for_target(SPEC.model_copy(update={"params": params}), "sm_90")
+    found = cases_for_target(SPEC.model_copy(update={"params": params}), "sm_90")
+    return tuple(case for case in found if case.spec.params["SHIFTED"] == Num(0))
+
+
+def with_taps_of_rows(padding: int) -> Kernel:
+    """The case in which the taps of a row read what is staged once."""
+    found = cases_for_target(SPEC.model_copy(update={"params": {**SPEC.params, "PAD": Num(padding)}}), "sm_90")
+    (case,) = (case for case in found if case.spec.params["SHIFTED"] == Num(1))
+    return lower(case.spec, HOPPER)
 
 
 @cache
@@ -62,6 +70,9 @@ def run(
     sizes = dict(zip("NHWCORS", (*images, *filters), strict=True))
     sizes |= {"OH": exact.shape[1], "OW": exact.shape[2]}
     sizes |= {"M": exact[..., 0].numel(), "K": w[0].numel()}
+    if any(dim == "P" for dim, _ in kernel.sizes):
+        sizes["P"] = exact.shape[2] + max(0, filters[2] - 1 - padding)
+        sizes["M"] = exact.shape[0] * exact.shape[1] * sizes["P"]
     arrays = {"x": tensor_to_elements(x, "bf16"), "w": tensor_to_elements(w, "bf16")}
     report = simulate(kernel, HOPPER, arrays, sizes)
     return report, elements_to_tensor(report.tensors["y"], "bf16").reshape(exact.shape), exact.bfloat16()
@@ -96,6 +107,20 @@ def test_every_case_is_exact_without_a_race(number: int, layer: str) -> None:
     report, result, expected = run(kernel, windows, (*images[:3], images[3] * step), (count, *filters[1:]))
     assert report.ok, report.render()
     assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 3])
+@pytest.mark.parametrize("images", [(2, 7, 9, 64), (1, 3, 71, 128), (3, 4, 3, 192)])
+def test_taps_of_a_row_are_exact_and_stored_where_there_are_pixels(
+    padding: int, images: tuple[int, int, int, int]
+) -> None:
+    """Lines shorter and longer than a slab, and a tile of several images."""
+    kernel = with_taps_of_rows(padding)
+    report, result, expected = run(kernel, (1, padding, 1), images, (40, 3, 3))
+    assert report.ok, report.render()
+    assert torch.equal(result, expected)
+    (pixels,) = {op["box"] for op in kernel.walk() if op.is_(BULK_COPY) and op.get("windows")}
+    assert pixels == (136, 64), "128 rows and two shifts, in whole periods of the swizzle"
 
 
 @pytest.mark.parametrize("first", [-2, 0])

@@ -16,13 +16,13 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
-from wavespec.lower.shifted_rows import shift_of
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
 from wavespec.lower.turned_tiles import turned_blocks_of
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_places import moved_place
-from wavespec.ops.tensor_views import as_matrices, as_windows, slab_columns
+from wavespec.ops.shifted_rows import shift_of
+from wavespec.ops.tensor_views import as_matrices, as_slabs, as_windows, slab_columns
 from wavespec.targets.machine import Machine
 
 _MAPPED = ("at", "over", "through")
@@ -151,7 +151,9 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine, parts: int = 1) -
     columns = slab_columns(shared)
     most = min(max(1, height // parts), machine.globals.bulk_box_elements)
     rows = max(size for size in range(1, most + 1) if height % size == 0)
-    starts = ((top, left) for left in range(0, width, columns) for top in range(0, height, rows))
+    shift = shift_of(shared)  # of what is there once, the first of several slabs is copied
+    step = shift.depth if shift else columns
+    starts = ((top, left) for left in range(0, width, step) for top in range(0, height, rows))
     boxes = ({row: (top, rows), column: (left, columns)} for top, left in starts)
     return tuple(tuple(box.get(dim, (0, 1)) for dim in source.dims) for box in boxes)
 
@@ -160,9 +162,11 @@ def _boxes_of_mapping(op: Op, kernel: Kernel, shared: Memory, machine: Machine) 
     """The boxes of a tile whose mapping the machine follows by itself, each (start, extent) per dim of the tile."""
     if matrices := as_matrices(op, kernel, shared.dims):
         return boxes_of(matrices.memory, shared, machine)
-    if not as_windows(op, kernel, shared, machine):
-        return ()
     tensor = kernel.memory(op["source"])
+    if not as_windows(op, kernel, shared, machine):
+        if len(tensor.dims) > machine.globals.bulk_box_dims or not as_slabs(op, kernel, shared):
+            return ()
+        return boxes_of(replace(tensor, dims=shared.dims, shape=tensor.shape[-2:]), shared, machine)
     # Workgroups of a cluster differ along axis 0, and copy in turns what is the same for them.
     parts = 1 if any("wg0" in start.symbols for _, start in op["origin"]) else kernel.cluster
     rows = replace(tensor, dims=shared.dims, shape=(tensor.elements, tensor.shape[-1]))

@@ -21,7 +21,6 @@ from wavespec.lower.common_buffers import buffers_in_common, loops_before
 from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part, unpacked_operands
 from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.read_beside import read_beside
-from wavespec.lower.shifted_rows import shifted_rows, with_shifted_rows
 from wavespec.lower.tile_properties import (
     products_have_instructions,
     reads_are_for_one_use,
@@ -33,8 +32,9 @@ from wavespec.lower.turned_tiles import turned_arrangement
 from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.moved_writes import moved
-from wavespec.ops.staged_writes import shared_bytes, staging_of
-from wavespec.ops.tensor_views import as_matrices, as_windows
+from wavespec.ops.shifted_rows import ShiftedRows, shifted_rows, with_shifted_rows, with_shifted_slabs
+from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, staging_of
+from wavespec.ops.tensor_views import as_lines, as_matrices, as_windows
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import Fragment, MatrixInstruction
 
@@ -157,19 +157,19 @@ class _Staging:
         return self._read(op) if op.is_(READ) and not op.get("direct") else (op,)
 
     def _write(self, op: Op) -> Op:
-        kernel, memory = self.kernel, self.kernel.memory(op["memory"])
+        kernel, memory, lines = self.kernel, self.kernel.memory(op["memory"]), None
         if op.get("combine") or not kernel.producers or kernel.distribution.split != 1 or may_be_empty(kernel, memory):
             return op
         tile = op.operands[0].tile.dims
         if op.get("at"):
-            known, matrices = moved(op, kernel), as_matrices(op, kernel, tile)
-            seen = known.tile if known else matrices and matrices.memory
+            known = moved(op, kernel) or as_matrices(op, kernel, tile)
+            seen = known or (lines := as_lines(op, kernel, tile))
             if seen is None:
                 return op
-            memory = seen
+            memory = seen.tile
         row, dims = next(((row, dims) for row, dims in self.products if dims == tile), (None, ("", "")))
         staged = staging_of(memory, row, dims, kernel.wave_count, self.machine, self._room()) if row else ()
-        if not staged:
+        if not staged or (lines and any(not begins_anywhere(memory) for memory in staged)):
             return op
         self.added |= {memory.name: memory for memory in staged}
         return op.with_(staged=tuple(memory.name for memory in staged))
@@ -264,9 +264,12 @@ class _Staging:
             return False
         sizes = tuple(const(extents[dim]) for dim in dims)
         shared = arranged(Memory("", source.dtype, dims, sizes, "shared", staged=True))
-        copy = Op("copy", attributes=attribute_pairs({"source": source.name, "at": _place(op, self.kernel)}))
-        copy = copy.with_(over=op["over"], origin=op["origin"])
+        copy = self._copy_of(op)
         return bool(as_matrices(copy, self.kernel, dims) or as_windows(copy, self.kernel, shared, self.machine))
+
+    def _copy_of(self, op: Op) -> Op:
+        copy = Op("copy", attributes=attribute_pairs({"source": op["memory"], "at": _place(op, self.kernel)}))
+        return copy.with_(over=op["over"], origin=op["origin"])
 
     def _copied_with_others(self, op: Op) -> tuple[Op, ...]:
         """The copy of the wider tile that has the operand, and the read of its part."""
@@ -323,12 +326,22 @@ class _Staging:
             turned = turned_arrangement(shared, source, product, self.kernel, self.machine)
             if turned is not None:
                 return self._added(replace(shared, arrangement=turned), op)
-        if fragment is not None and fragment.of_rows and op.get("at"):
-            places = [place for _, place in op["at"]]
-            rows = shifted_rows(places, *dims) if self.machine.shared.private_rows else None
-            if rows and (once := with_shifted_rows(shared, rows)):
+        if product is not None and op.get("at") and (rows := shifted_rows([place for _, place in op["at"]], *dims)):
+            once = self._once_for_shifts(op, shared, rows, product, fragment)
+            if once is not None:
                 return self._added(once, op)
         return self._added(arrange_staged(shared, product, fragment, self.machine, source.span), op)
+
+    def _once_for_shifts(
+        self, op: Op, shared: Memory, rows: ShiftedRows, product: Op, fragment: Fragment | None
+    ) -> Memory | None:
+        """The tile with rows that are shifted once, where what reads it takes them from where they are then."""
+        if fragment is not None and fragment.of_rows and self.machine.shared.private_rows:
+            return with_shifted_rows(shared, rows)
+        if not self.kernel.producers or not instruction_of(product, self.machine).reads_shared:
+            return None
+        once = with_shifted_slabs(shared, rows)
+        return once if once and as_windows(self._copy_of(op), self.kernel, once, self.machine) else None
 
     def _name_of_mapped(self, op: Op) -> str:
         """Of the memory for a tile whose mapping is that of an earlier read."""

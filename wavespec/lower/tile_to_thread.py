@@ -30,7 +30,7 @@ from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.mapped_accesses import PlacesRead, copy_mapped, values_of_places
-from wavespec.ops.tensor_views import as_matrices, as_windows
+from wavespec.ops.tensor_views import as_matrices, as_slabs, as_windows
 from wavespec.targets.machine import Machine
 
 
@@ -134,6 +134,7 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
     kernel, dims = context.kernel, tuple(origin)
     matrices = as_matrices(op, kernel, shared.dims) if op.get("at") else None
     windows = as_windows(op, kernel, shared, context.machine) if op.get("at") and not matrices else None
+    slabs = as_slabs(op, kernel, shared) if op.get("at") and not matrices and not windows else None
     if op.get("at"):
         dims = matrices.memory.dims if matrices else shared.dims
     valid = op.get("valid")
@@ -144,17 +145,20 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
             seen: dict[str, Any] = {"corner": matrices.corner(corner), "view": matrices.memory.shape}
         elif windows:
             seen = windows.attributes(corner)
+        elif slabs:
+            seen = {"corner": slabs.corner(corner)}
         else:
             seen = {"corner": tuple(corner[dim] for dim in dims)}
         if valid is not None:
             seen["valid"] = valid.substitute(loaded) - starts[shared.dims[0]]
+        extents = tuple(extent for _, extent in box)
         context.build.add(
             "bulk_copy",
             (),
             (),
             source=source.name,
             **seen,
-            box=tuple(extent for _, extent in box),
+            box=slabs.box(extents) if slabs else extents,
             memory=shared.name,
             offset=shared.unswizzled_offset({dim: starts[dim] for dim in shared.dims}),
             buffer=const(0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
@@ -13,7 +14,7 @@ from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.index_map import index_of
 from wavespec.ops.mapped_accesses import bind, indices_of, write_mapped
 from wavespec.ops.moved_places import moved_place
-from wavespec.ops.staged_writes import without_lane, write_staged
+from wavespec.ops.staged_writes import box_store, without_lane, write_staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,14 @@ def write_moved(op: Op, staged: list[Memory], layout: Layout, context: ThreadCon
     for one in beyond:
         is_whole = minimum(is_whole, maximum(0, 1 - one))
 
-    def corner(inside: Mapping[str, Expr]) -> tuple[Expr, ...]:
+    def store(inside: Mapping[str, Expr], extents: Mapping[str, int], given: Mapping[str, Any]) -> tuple[Op, ...]:
         start = {index_of(dim).args[0]: place for dim, place in indices_of(origin, inside).items()}
-        return tuple(place.substitute({**start, **values}) for place in known.places.values())
+        corner = tuple(place.substitute({**start, **values}) for place in known.places.values())
+        return (box_store(given, corner, tuple(extents.get(dim, 1) for dim in known.tensor.dims)),)
 
     def whole() -> None:
         fragments = context.fragments[op.operands[0].name]
-        write_staged(context, known.tensor, staged, layout, corner, fragments)
+        write_staged(context, known.tensor, staged, layout, store, fragments)
 
     for name, taken, write in (
         ("whole", is_whole, whole),

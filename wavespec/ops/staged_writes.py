@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op, Region, Value, attribute_pairs
@@ -65,6 +66,11 @@ def staging_of(
 def shared_bytes(memory: Memory) -> int:
     """Of all buffers of a shared memory; none of one that lies in another."""
     return 0 if memory.shares else memory.bytes_of(memory.elements.value) * memory.buffers
+
+
+def begins_anywhere(staged: Memory) -> bool:
+    """Whether a box may begin with any row of a slab: the machine takes it from multiples of the widest swizzle."""
+    return staged.shape[1].value * staged.dtype.bytes == _ROW_BYTES[0]
 
 
 def slab_widths(columns: int, element_bytes: int) -> list[int]:
@@ -128,12 +134,25 @@ def _groups_since(slabs: Sequence[_Slab], number: int) -> int:
     return next(since for since, slab in enumerate(before) if (slab.memory, slab.buffer) == here)
 
 
+Store = Callable[[Mapping[str, Expr], Mapping[str, int], Mapping[str, Any]], tuple[Op, ...]]
+"""Where a slab starts, its rows and columns, and what is known of its stores go in, the stores come out."""
+
+
+def box_store(
+    known: Mapping[str, Any], corner: tuple[Expr, ...], box: tuple[int, ...], view: tuple[Expr, ...] = ()
+) -> Op:
+    """The store of a box of the tensor, or of one with the sizes ``view``."""
+    attributes: dict[str, Any] = {**known, "corner": corner, "box": box, **({"view": view} if view else {})}
+    span = attributes.pop("span")
+    return Op("bulk_store", attributes=attribute_pairs(attributes), span=span)
+
+
 def write_staged(
     context: ThreadContext,
     output: Memory,
     staged: Sequence[Memory],
     layout: Layout,
-    corner: Callable[[Mapping[str, Expr]], tuple[Expr, ...]],
+    store: Store,
     values: Sequence[Value],
 ) -> None:
     """Slab after slab: wait for the store that used its buffer, lay it down, have it stored.
@@ -142,7 +161,7 @@ def write_staged(
 
     Args:
         output: the tensor, with the names that its dims have in the tile.
-        corner: where the box is in the tensor that begins at a place of the tile.
+        store: what is stored of the slab that begins at a place of the tile.
     """
     build, kernel, machine = context.build, context.kernel, context.machine
     row, column = staged[0].dims
@@ -174,14 +193,13 @@ def write_staged(
             "offset": memory.unswizzled_offset({row: wave * height, column: const(0)}),
             "buffer": buffer,
             "target": output.name,
-            "corner": corner({dim: start + place[dim] for dim, start in uniform.items()}),
-            "box": tuple({row: height, column: columns}.get(dim, 1) for dim in output.dims),
+            "span": build.span,
         }
-        if output.shape != kernel.memory(output.name).shape:
-            attributes["view"] = output.shape
-        store = Op("bulk_store", attributes=attribute_pairs(attributes), span=build.span)
+        stored = store(
+            {d: first + place[d] for d, first in uniform.items()}, {row: height, column: columns}, attributes
+        )
         commit = Op("bulk_commit", span=build.span)
-        build.add("if", (), (), Region((), (store, commit), ()), mask=first_lane)
+        build.add("if", (), (), Region((), (*stored, commit), ()), mask=first_lane)
 
 
 def _lay_down(build: ThreadBuilder, staged: Memory, slab: Layout, part: Value, buffer: Expr, machine: Machine) -> None:

@@ -14,6 +14,7 @@ from wavespec.ir.quotients import settled
 from wavespec.ir.tile_ops import COPY, MMA
 from wavespec.ir.windows import Window, limits_of_windows
 from wavespec.ops.index_map import dims_of, index_of
+from wavespec.ops.shifted_rows import shift_of
 from wavespec.targets.machine import Machine
 
 
@@ -24,6 +25,11 @@ class Matrices:
 
     memory: Memory
     places: tuple[Expr, ...]
+
+    @property
+    def tile(self) -> Memory:
+        """The tensor as a tile sees it."""
+        return self.memory
 
     def corner(self, start: Mapping[str, Expr]) -> tuple[Expr, ...]:
         """Where a tile starts that does at ``start`` of the dims of the graph."""
@@ -79,13 +85,55 @@ class Windows:
 
 
 def as_windows(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> Windows | None:
-    """The windows that a copy into ``shared`` takes its elements from, of steps and places that the machine counts."""
+    """The windows that a copy into ``shared`` takes its elements from, of steps and places that the machine counts.
+
+    Of rows that the tile has once for all of their shifts, the copy is of the first one.
+    """
     memory = _whole_tensor(op, kernel, shared.dims)
-    reach = dict(machine.globals.bulk_window_reach).get(len(memory.dims), 0) if memory else 0
-    if memory is None or not reach or not _rows_may_be_anything(kernel, shared):
+    if memory is None or not _rows_may_be_anything(kernel, shared):
         return None
     row = next(dim for dim in shared.dims if dim != shared.contiguous_dim)
-    places = dict(op["at"])
+    places, shift = dict(op["at"]), shift_of(shared)
+    if shift is not None:
+        (down,), first = index_of(row).symbols, index_of(row) - shift.at(index_of(shared.dims[1]))
+        places = {dim: place.substitute({down: first}) for dim, place in places.items()}
+    windows = _windows(memory, places, row, kernel, machine)
+    return windows if windows and _in_one_place(op, windows.offsets, windows.places[-1], shared) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of a tensor, each all of its dim before the last one, that rows of a tile go over one after another.
+
+    ``memory``: the tensor as lines, places in a line, and columns; ``tile``: the same for a tile, each place of a line
+    a row; ``length``: rows of the tile for each line, those beyond its end are nowhere.
+    """
+
+    memory: Memory
+    tile: Memory
+    length: Expr
+
+
+def as_lines(op: Op, kernel: Kernel, tile: Sequence[str]) -> Lines | None:
+    """The lines that the rows of a tile are written to, where its columns are those of the tensor."""
+    memory = _whole_tensor(op, kernel, tile)
+    if memory is None or len(memory.dims) < 3:
+        return None
+    (row, column), (*lines, along, across) = tile, (place for _, place in op["at"])
+    if across is not index_of(column) or along.kind != "mod" or along.args[0] is not index_of(row):
+        return None
+    length, (*sizes, size, width) = along.args[1], memory.shape
+    if lines[0] not in _counts(index_of(row), [*lines, along], (*sizes, length)):
+        return None
+    seen = replace(memory, dims=("", row, column), shape=(_product(sizes), size, width))
+    return Lines(seen, replace(memory, dims=(row, column), shape=(_product(sizes) * size, width)), length)
+
+
+def _windows(memory: Memory, places: Mapping[str, Expr], row: str, kernel: Kernel, machine: Machine) -> Windows | None:
+    """The windows that move with a row, where it counts over those of one image after another."""
+    reach = dict(machine.globals.bulk_window_reach).get(len(memory.dims), 0)
+    if not reach:
+        return None
     images, *between, last = (places[dim] for dim in memory.dims)
     found = [_window(place, index_of(row)) for place in between]
     split = [one for one in found if one]
@@ -102,13 +150,44 @@ def as_windows(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> Wind
         limits = limits_of_windows(windows[-1], size, reach)
         if any(number.low is not None and number.low > most for _, number, most in limits):
             return None  # whatever sizes are
-    if index_of(row).args[0] in last.symbols or not _in_one_place(op, [offset for *_, offset in split], last, shared):
+    if index_of(row).args[0] in last.symbols:
         return None
     return Windows(
         (images, *(digit * step + first for digit, step, first, _ in split), last),
         tuple(windows),
         tuple(offset for *_, offset in split),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Slabs:
+    """Rows along the first dim of a tensor and columns along its last one, where all columns of a slab are at one place
+    along the dims between; ``places``: of an element, for every dim."""
+
+    places: tuple[Expr, ...]
+
+    def corner(self, start: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """Where the slab starts that does at ``start`` of the tile's dims."""
+        known = {index_of(dim).args[0]: place for dim, place in start.items()}
+        return tuple(place.substitute(known) for place in self.places)
+
+    def box(self, box: Sequence[int]) -> tuple[int, ...]:
+        """So many rows and columns, along the dims of the tensor."""
+        return (box[0], *[1] * (len(self.places) - 2), box[1])
+
+
+def as_slabs(op: Op, kernel: Kernel, shared: Memory) -> Slabs | None:
+    """The slabs of a tensor that a copy into ``shared`` takes its elements from."""
+    memory = _whole_tensor(op, kernel, shared.dims)
+    if memory is None or len(memory.dims) < 3 or not _rows_may_be_anything(kernel, shared):
+        return None
+    row, _ = shared.dims
+    (first, *between, last), index = (place for _, place in op["at"]), index_of(row)
+    if tuple(dim for dim, _ in op["at"]) != memory.dims or first is not index:
+        return None
+    if any(index.args[0] in place.symbols for place in (*between, last)):
+        return None
+    return Slabs((first, *between, last)) if _in_one_place(op, between, last, shared) else None
 
 
 def _farthest(offset: Expr, kernel: Kernel) -> Expr | None:
@@ -171,8 +250,17 @@ def _window(place: Expr, index: Expr) -> tuple[Expr, int, int, Expr] | None:
         return None
     ((step, digit),) = moving
     first = place.constant_part()
-    offset = place - digit * step - first
+    offset = _remainders(place - digit * step - first)
     return (digit, step, first, offset) if offset.low is not None and offset.low >= 0 else None
+
+
+def _remainders(expr: Expr) -> Expr:
+    """The same with ``a % n`` for ``a - a // n * n``."""
+    for by, part in expr.terms():
+        for once, whole in expr.terms() if by < -1 else ():
+            if once == 1 and whole // -by is part:
+                return _remainders(expr - whole - part * by + whole % -by)
+    return expr
 
 
 def _rows_may_be_anything(kernel: Kernel, shared: Memory) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wavespec.ir.expr import Expr
-from wavespec.ir.kernel import Op
+from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.kernel import Memory, Op, Region, attribute_pairs
 from wavespec.ir.tile_ops import WAVE_SUM
 from wavespec.ops.accesses import write_fragments
 from wavespec.ops.accesses_around import write_around
@@ -16,8 +16,8 @@ from wavespec.ops.index_map import mapped, places
 from wavespec.ops.mapped_accesses import write_mapped
 from wavespec.ops.moved_writes import write_moved
 from wavespec.ops.parts_of_waves import first_of_equal
-from wavespec.ops.staged_writes import write_staged
-from wavespec.ops.tensor_views import as_matrices
+from wavespec.ops.staged_writes import Store, box_store, write_staged
+from wavespec.ops.tensor_views import Lines, as_lines, as_matrices
 from wavespec.schema.ops import Write
 
 if TYPE_CHECKING:
@@ -41,22 +41,17 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         write_combined(op, context)
         return
     staged = [context.kernel.memory(name) for name in op.get("staged", ())]
-    matrices = as_matrices(op, context.kernel, op.operands[0].tile.dims) if op.get("at") and staged else None
-    if op.get("at") and matrices is None:
+    view = _view(op, context) if staged else None
+    if op.get("at") and view is None:
         if staged:
             write_moved(op, staged, layout, context)
         else:
             write_mapped(op, context)
         return
     values, origin = context.fragments[op.operands[0].name], context.origin(op)
-    if staged:
-        seen = matrices.memory if matrices else memory
-
-        def corner(inside: Mapping[str, Expr]) -> tuple[Expr, ...]:
-            start = {dim: place + inside.get(dim, 0) for dim, place in origin.items()}
-            return matrices.corner(start) if matrices else tuple(start[dim] for dim in seen.dims)
-
-        write_staged(context, seen, staged, layout, corner, values)
+    if view is not None:
+        seen, store = view
+        write_staged(context, seen, staged, layout, store, values)
         return
     masked, writers = op.get("masked", ()), ()
     if op.get("around"):
@@ -68,6 +63,62 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     write_fragments(context.build, memory, layout, origin, masked, values, context.machine, writers=writers)
     if any(read.get("by_unit") and read["memory"] == memory.name for read in context.kernel.walk()):
         context.build.add("fence_async", (), ())
+
+
+def _view(op: Op, context: ThreadContext) -> tuple[Memory, Store] | None:
+    """How slabs of a tile see the tensor, and how one is stored; None where a mapping only moves the tile."""
+    memory, tile, origin = context.kernel.memory(op["memory"]), op.operands[0].tile.dims, context.origin(op)
+
+    def at(inside: Mapping[str, Expr]) -> dict[str, Expr]:
+        return {dim: place + inside.get(dim, 0) for dim, place in origin.items()}
+
+    matrices = as_matrices(op, context.kernel, tile) if op.get("at") else None
+    if matrices or not op.get("at"):
+        seen = matrices.memory if matrices else memory
+        view = seen.shape if seen.shape != memory.shape else ()
+
+        def store(inside: Mapping[str, Expr], extents: Mapping[str, int], known: Mapping[str, Any]) -> tuple[Op, ...]:
+            start = at(inside)
+            corner = matrices.corner(start) if matrices else tuple(start[dim] for dim in seen.dims)
+            return (box_store(known, corner, tuple(extents.get(dim, 1) for dim in seen.dims), view),)
+
+        return seen, store
+    lines = as_lines(op, context.kernel, tile)
+    if lines is None:
+        return None
+    return lines.tile, lambda inside, extents, known: _store_lines(lines, context, at(inside), extents, known)
+
+
+def _store_lines(
+    lines: Lines,
+    context: ThreadContext,
+    start: Mapping[str, Expr],
+    extents: Mapping[str, int],
+    known: Mapping[str, Any],
+) -> tuple[Op, ...]:
+    """The rows of a slab, line by line: in the first one those beyond its end are left out by the machine, which stores
+    from no place before the start of a line; of the others as many rows as they have, a power of two at a time."""
+    (row, column), view = lines.tile.dims, lines.memory.shape
+    height, width = extents[row], extents[column]
+    first, inside = start[row] // lines.length, start[row] % lines.length
+    line = symbol(context.build.fresh("line"), 0, height - 1)
+    context.symbols.append(line)
+    top = (line + 1) * lines.length - inside
+    count = maximum(0, minimum(view[1], const(height) - top))
+    parts: list[Op] = []
+    for power in reversed(range((height - 1).bit_length())):
+        rows = 1 << power
+        done = count // (2 * rows) * (2 * rows)
+        corner = (first + line + 1, done, start[column])
+        offset = known["offset"] + (top + done) * width
+        part = box_store({**known, "offset": offset}, corner, (1, rows, width), view)
+        mask = ((const(rows - 1), count % (2 * rows)),)
+        parts.append(
+            Op("if", region=Region((), (part,), ()), attributes=attribute_pairs({"mask": mask}), span=part.span)
+        )
+    loop = context.build.nested()
+    loop.loop(line.args[0], 0, (inside + height - 1) // lines.length, 1, (), (), tuple(parts), ())
+    return (box_store(known, (first, inside, start[column]), (1, height, width), view), *loop.ops)
 
 
 def reference(statement: Write, context: ReferenceContext) -> None:

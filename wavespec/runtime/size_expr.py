@@ -96,6 +96,17 @@ def names_in(expression: SizeExpr) -> frozenset[str]:
     return names_in(expression[1]) | names_in(expression[2])
 
 
+def with_expression(expression: SizeExpr, name: str, value: SizeExpr) -> SizeExpr:
+    """The expression with another one in place of a name."""
+    match expression:
+        case str():
+            return value if expression == name else expression
+        case int():
+            return expression
+        case (function, left, right):
+            return (function, with_expression(left, name, value), with_expression(right, name, value))
+
+
 def from_json(value: Any, depth: int = 0) -> SizeExpr:
     """The expression that JSON lists, names and integers stand for; anything else is a `ValueError`."""
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory
-from wavespec.ir.layout import Arrangement, Digit
+from wavespec.ir.layout import Arrangement, Digit, swizzled_slabs
 from wavespec.ops.index_map import index_of
 
 _LINES = 16  # rows of a copy whose loads are in flight together
+_PERIOD_ROWS = 8  # after which a swizzle begins anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class ShiftedRows:
     def depth(self) -> int:
         """Elements along the depth, behind which the row is its own again."""
         return self.width * self.count
+
+    def at(self, depth: Expr) -> Expr:
+        """How far a row is shifted at a place along the depth."""
+        return depth // self.width % self.count
 
 
 def shifted_rows(places: Iterable[Expr], row: str, depth: str) -> ShiftedRows | None:
@@ -103,6 +108,26 @@ def with_shifted_rows(tile: Memory, rows: ShiftedRows) -> Memory | None:
         Digit(along, rows.width, 1, 1),
     )
     arrangement = Arrangement(tuple(digit for digit in digits if digit.extent > 1))
+    return replace(tile, shape=(const(high), tile.shape[1]), arrangement=arrangement)
+
+
+def with_shifted_slabs(tile: Memory, rows: ShiftedRows) -> Memory | None:
+    """The same of a tile that a matrix unit reads, in slabs as wide as what a row is shifted after.
+
+    The unit swizzles by addresses, so that a row is where it is from whichever row its reading starts.
+    """
+    (down, along), (height, depth) = tile.dims, (extent.value for extent in tile.shape)
+    slabs = swizzled_slabs((down, along), (height, rows.width), 8 * tile.dtype.bytes)
+    if depth % rows.depth or len(slabs.digits) != 2 or slabs.swizzle is None or slabs.swizzle.period != 1:
+        return None
+    high = -(-(height + rows.count - 1) // _PERIOD_ROWS) * _PERIOD_ROWS
+    digits = (
+        Digit(down, high - rows.count + 1, 1, rows.width),  # so that a buffer ends with the last row of all
+        Digit(along, depth // rows.depth, rows.depth, high * rows.width),
+        Digit(along, rows.count, rows.width, rows.width),
+        Digit(along, rows.width, 1, 1),
+    )
+    arrangement = Arrangement(tuple(digit for digit in digits if digit.extent > 1), slabs.swizzle)
     return replace(tile, shape=(const(high), tile.shape[1]), arrangement=arrangement)
 
 

@@ -7,8 +7,8 @@ import pytest
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Memory
-from wavespec.lower.shifted_rows import ShiftedRows, shift_of, shifted_rows, with_shifted_rows
 from wavespec.ops.index_map import index_of
+from wavespec.ops.shifted_rows import ShiftedRows, shift_of, shifted_rows, with_shifted_rows, with_shifted_slabs
 
 M, K = index_of("M"), index_of("K")
 WIDTH = symbol("P", 1)
@@ -62,3 +62,24 @@ def test_a_step_along_the_depth_is_the_next_row() -> None:
 def test_a_depth_that_ends_within_a_shift_is_staged_as_it_is() -> None:
     tile = Memory("tile", DTYPES["bf16"], ("M", "K"), (const(32), const(288)), "shared", staged=True)
     assert with_shifted_rows(tile, ShiftedRows(64, 3)) is None
+
+
+def test_slabs_that_a_unit_swizzles_have_each_row_once() -> None:
+    tile = Memory("tile", DTYPES["bf16"], ("M", "K"), (const(192), const(384)), "shared", staged=True)
+    staged = with_shifted_slabs(tile, ShiftedRows(64, 3))
+    assert staged is not None and shift_of(staged) == ShiftedRows(64, 3)
+
+    def place(m: int, k: int) -> int:
+        return staged.unswizzled_offset({"M": const(m), "K": const(k)}).value
+
+    assert place(9, 5) == place(8, 64 + 5) == place(7, 128 + 5)
+    assert place(0, 192) == 200 * 64, "rows are copied in whole periods of the swizzle, and slabs begin with one"
+    assert max(place(m, k) for m in range(192) for k in range(384)) < staged.elements.value == 2 * 200 * 64
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth"), [(ShiftedRows(32, 3), 96), (ShiftedRows(128, 3), 384), (ShiftedRows(64, 3), 128)]
+)
+def test_slabs_of_other_widths_are_staged_as_they_are(rows: ShiftedRows, depth: int) -> None:
+    tile = Memory("tile", DTYPES["bf16"], ("M", "K"), (const(64), const(depth)), "shared", staged=True)
+    assert with_shifted_slabs(tile, rows) is None
