@@ -274,12 +274,6 @@ class Indices:
         divisor = expr.args[1]
         if not at_most(const(1), divisor.substitute(self.present)):
             divisor = maximum(divisor, 1)
-        if bits > 32 and _fits(expr.args[0]) and _fits(divisor):  # a division of 64 bits is a call on some machines
-            narrow = self._divided(expr, divisor, 32, depth)
-            return self.text.op(f"arith.extsi {narrow} : i32 to i{bits}", depth)
-        return self._divided(expr, divisor, bits, depth)
-
-    def _divided(self, expr: Expr, divisor: Expr, bits: int, depth: int) -> str:
         value, size = (self._at(part, bits).name for part in (expr.args[0], divisor))
         if expr.kind == "mod" and _may_be_negative(expr.args[0]):
             return self._remainder(value, size, bits, depth)

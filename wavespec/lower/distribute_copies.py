@@ -28,7 +28,7 @@ from wavespec.ops.tensor_views import as_matrices, as_windows, slab_columns
 from wavespec.targets.machine import Machine
 
 _MAPPED = ("at", "over", "through")
-_FEWEST_ROWS = 16  # of a piece that the machine copies by itself: lanes copy as many in the time that one has it asked
+_FEWEST_ROWS = 32  # of a piece: boxes of fewer take longer to be asked for than lanes take to copy them
 Box = tuple[tuple[int, int], ...]
 _VECTORS_OF_ROW = 4  # that a mapping finds side by side, checked and placed together, on the same machines
 _ROWS_AT_ONCE = 16  # rows of a copy whose loads are in flight together, on machines where one lane copies

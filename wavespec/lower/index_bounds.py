@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from wavespec.ir.expr import Expr, const, maximum
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.tile_ops import CAST, ELEMENTWISE, INDEX, REGISTER, SIZE
 
@@ -33,35 +33,20 @@ def holds_from(ops: Iterable[Op], dim: str, induction: str, outside: Mapping[str
 def _bounds(ops: Iterable[Op], dim: str, induction: str, outside: Mapping[str, Expr]) -> dict[str, tuple[int, Expr]]:
     """By the name of a flag: whether it begins (1) or ceases (-1) to hold, and where."""
     known: dict[str, _Linear] = {name: ({}, one) for name, one in outside.items()}
-    least_of, found = dict[str, _Linear](), dict[str, tuple[int, Expr]]()
+    found = dict[str, tuple[int, Expr]]()
     for op in ops:
         if len(op.results) != 1 or op.region is not None:
             continue
-        if op.is_(ELEMENTWISE) and op["function"] in _AT_LEAST:
+        if op.is_(ELEMENTWISE) and op["function"] in _AT_LEAST and all(v.name in known for v in op.operands):
             sign, least = _AT_LEAST[op["function"]]
-            sides = [known.get(value.name) for value in op.operands]
-            more = 1 if sign > 0 else 0  # of which the other is subtracted: that it is at least something is enough
-            sides[more] = sides[more] or least_of.get(op.operands[more].name)
-            left, right = sides
-            bound = _bound(left, right, sign, op.result, dim, induction) if left and right else None
+            left, right = (known[value.name] for value in op.operands)
+            bound = _bound(left, right, sign, op.result, dim, induction)
             if bound is not None:
                 slope, place = bound
                 found[op.result.name] = slope, place + slope * least
         elif (linear := _linear(op, known)) is not None:
             known[op.result.name] = linear
-        elif (linear := _least_quotient(op, known)) is not None:
-            least_of[op.result.name] = linear
     return found
-
-
-def _least_quotient(op: Op, known: Mapping[str, _Linear]) -> _Linear | None:
-    """Of what rises with the elements' places, divided by one number: that of the first elements of a tile."""
-    if not op.is_(ELEMENTWISE) or op["function"] != "floor_divide" or any(v.name not in known for v in op.operands):
-        return None
-    (slopes, value), (others, divisor) = (known[operand.name] for operand in op.operands)
-    if others or min(slopes.values(), default=0) < 0 or divisor.low is None or divisor.low < 0:
-        return None
-    return {}, value // maximum(divisor, 1)
 
 
 def fails_beyond(ops: Iterable[Op], dim: str, sizes: Mapping[str, Expr]) -> set[str]:
