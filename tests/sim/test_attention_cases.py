@@ -115,14 +115,6 @@ def test_pages_are_copied_as_boxes(number: int, rows: int) -> None:
     check(PAGED, kernel, {"B": 3, "M": 70, "D": 16 if number < 2 else 72, "T": rows, "L": 1 + 300 // rows, "P": 30})
 
 
-@pytest.mark.parametrize("signal", ["at_N-k.full", "at_N-v.full"])
-def test_pages_are_waited_for(signal: str) -> None:
-    with pytest.raises(AssertionError, match="unwaited-copy"):
-        check(
-            PAGED, dropped("signal_wait", signal=signal)(on_few(PAGED, 2)), {"M": 70, "D": 72, "T": 64, "L": 5, "P": 30}
-        )
-
-
 (WINDOW,) = (subject for subject in ATTENTIONS if subject.name == "attention_masked_window")
 
 

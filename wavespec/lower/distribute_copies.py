@@ -139,7 +139,8 @@ def in_pieces(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> tuple
         piece, at = moved[0], moved[1].dims.index(row)
         origin = tuple((dim, place - start if dim == row else place) for dim, place in piece["origin"])
         piece = piece.with_(origin=origin, boxes=tuple(box for box in boxes if box[at][0] == start))
-        valid = [piece["valid"] + start] if piece.get("valid") is not None else []
+        there: Expr | None = piece.get("valid")
+        valid = list[Expr]() if there is None else [there + start]
         if summed and kernel.all_sizes[row].divisor % height:  # what is added up has to be 0 behind the last row
             valid.append(kernel.all_sizes[row] - first + start)
         piece = piece.with_(valid=reduce(minimum, valid)) if valid else piece
