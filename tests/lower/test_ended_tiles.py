@@ -73,10 +73,10 @@ def test_the_tiles_of_each_part_are_walked_over() -> None:
 def walked(kernel: Kernel, workgroup: int, known: dict[str, int], lengths: list[int]) -> list[tuple[int, ...]]:
     """The places of the tiles that a workgroup takes, and the rounds that it takes them in, in order."""
     known = {**known, "workgroup": workgroup}
-    *lets, _, parts = kernel.body
-    bind_all(lets, known)
+    *before, parts = kernel.body
+    bind_all(before, known)
     taken: list[tuple[int, ...]] = []
-    known["tiles_before"] = 0
+    known |= dict.fromkeys(("tiles_before", "rounds_before", "first_worker"), 0)
     for known["part"], known["value_length"] in enumerate(lengths):
         bind_all(parts.body.ops, known)
         (loop,) = (op for op in parts.body.ops if op.name == "for")
@@ -84,7 +84,9 @@ def walked(kernel: Kernel, workgroup: int, known: dict[str, int], lengths: list[
             known["round"] = number
             bind_all(loop.body.ops, known)
             taken.append((number, *(known[f"wg{axis}"] for axis in range(3))))
-        known["tiles_before"] += known["tiles_here"]
+        names = [op["symbol"] for op in parts.body.ops if op.name == "bind" and op["symbol"] != "value_length"]
+        following = [op["places"][0].evaluate(known) for op in parts.body.ops if op.name == "coordinates"]
+        known |= dict(zip(names, following, strict=True))
     return taken
 
 
@@ -107,6 +109,30 @@ def test_every_tile_is_taken_once_and_rounds_count_on(
     assert not taken or max(map(len, taken)) - min(map(len, taken)) <= 1
     tiles = [(m, n, g) for g, length in enumerate(lengths) for m in range(-(-length // 64)) for n in range(columns)]
     assert sorted(place for rounds in taken for _, *place in rounds) == sorted(map(list, tiles))
+
+
+ORDERED = PARTS.changed(("workgroup M 64 0", "workgroup M 64 0 order [tile.count - tile.index - 1]"))
+
+
+@given(st.lists(st.integers(-70, 400), max_size=5), st.integers(1, 3), st.integers(1, 5))
+def test_tiles_that_get_shorter_are_dealt_back_and_forth_in_each_part(
+    lengths: list[int], columns: int, workers: int
+) -> None:
+    text = ORDERED.changed(("group 1 persistent", f"group 1 persistent workers {workers}"))
+    kernel = PersistWorkgroups()(text.kernel(BODY), NVIDIA)
+    known = {"M": 400, "N": columns, "G": len(lengths)}
+    taken = [walked(kernel, number, known, lengths) for number in range(kernel.grid[0].evaluate(known))]
+    for rounds in taken:
+        assert [number for number, *_ in rounds] == [*range(len(rounds))], "one tile in each round, and none left out"
+    tiles = [(m, n, g) for g, length in enumerate(lengths) for m in range(-(-length // 64)) for n in range(columns)]
+    assert sorted(place for rounds in taken for _, *place in rounds) == sorted(map(list, tiles))
+
+
+def test_what_is_dealt_of_one_part_is_as_long_for_all() -> None:
+    """Eight tiles, the longest first, for each of two batches, and four workers: the sum of places is the same."""
+    kernel = PersistWorkgroups()(ORDERED.changed((" persistent", " persistent workers 4")).kernel(BODY), NVIDIA)
+    known = {"M": 512, "N": 1, "G": 2}
+    assert {sum(place for _, place, *_ in walked(kernel, number, known, [512, 512])) for number in range(4)} == {14}
 
 
 @pytest.mark.parametrize("offset", ["wg0", "wg2 + lane"])

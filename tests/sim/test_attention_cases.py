@@ -48,7 +48,8 @@ def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> No
     kernel = on_few(subject, number)
     (head,) = (HEADS[split.tile] for split in kernel.distribution.loops if split.dim == "D")
     keys = 170 + -170 % kernel.size("N").divisor if "N" in subject.spec.dims else 0
-    check(subject, kernel, {"M": 200, "N": keys, "D": head, "T": 150, "S": 270, "L": 3, "P": 190})
+    rows = 150 + -150 % kernel.size("T").divisor if "T" in subject.spec.dims else 0
+    check(subject, kernel, {"M": 200, "N": keys, "D": head, "T": rows, "S": 270, "L": 3, "P": 190})
 
 
 def check(subject: Subject, kernel: Kernel, some: Sizes) -> None:
@@ -69,7 +70,7 @@ def as_expanded(kernel: Kernel, tensor: Tensor, name: str) -> Tensor:
 
 
 def test_these_are_the_cases() -> None:
-    assert len(WITH_PRODUCERS) == 40 and {number for _, number in WITH_PRODUCERS} == {0, 1, 2, 3, 4, 5}
+    assert len(WITH_PRODUCERS) == 44 and {number for _, number in WITH_PRODUCERS} == {0, 1, 2, 3, 4, 5}
 
 
 def test_results_leave_by_boxes_of_one_head() -> None:
@@ -101,3 +102,22 @@ def test_tiles_of_many_short_batches_are_walked_over(name: str) -> None:
     kernel = lower(ragged.cases("sm_90")[1].spec, HOPPER)
     check(ragged, kernel, {"D": 72, "T": 500, "S": 600, "L": 7})
     assert any(op.name == "bulk_store" for op in kernel.walk()) and len(kernel.grid) == 1
+
+
+(PAGED,) = (subject for subject in ATTENTIONS if subject.name == "attention_paged")
+
+
+@pytest.mark.parametrize(("number", "rows"), [(0, 64), (1, 32), (2, 64), (2, 128), (2, 192), (3, 32), (3, 96)])
+def test_pages_are_copied_as_boxes(number: int, rows: int) -> None:
+    """Of 0 to all keys, whatever the others hold, in pages of which a step has several, or a part."""
+    kernel = on_few(PAGED, number)
+    assert not any(op.name == "copy_async" for op in kernel.walk())
+    check(PAGED, kernel, {"B": 3, "M": 70, "D": 16 if number < 2 else 72, "T": rows, "L": 1 + 300 // rows, "P": 30})
+
+
+(WINDOW,) = (subject for subject in ATTENTIONS if subject.name == "attention_masked_window")
+
+
+def test_tiles_of_windows_differ_in_steps() -> None:
+    """Of those of three heads in turns, back and forth: all are there."""
+    check(WINDOW, on_few(WINDOW, 1), {"H": 3, "M": 500, "N": 500, "D": 72})

@@ -4,7 +4,9 @@ allow."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import ClassVar
 
 from wavespec.ir.expr import Expr, const, minimum, symbol
@@ -26,6 +28,7 @@ from wavespec.ops.tensor_views import as_matrices, as_slabs, as_windows, slab_co
 from wavespec.targets.machine import Machine
 
 _MAPPED = ("at", "over", "through")
+_FEWEST_ROWS = 32  # of a piece: boxes of fewer take longer to be asked for than lanes take to copy them
 Box = tuple[tuple[int, int], ...]
 _VECTORS_OF_ROW = 4  # that a mapping finds side by side, checked and placed together, on the same machines
 _ROWS_AT_ONCE = 16  # rows of a copy whose loads are in flight together, on machines where one lane copies
@@ -69,6 +72,8 @@ class DistributeCopies(Pass):
                 return (moved[0].with_(boxes=boxes),)
             if kernel.producers and (boxes := _boxes_of_mapping(op, kernel, shared, machine)):
                 return (op.with_(boxes=boxes),)
+            if kernel.producers and (pieces := in_pieces(op, kernel, shared, machine)):
+                return pieces
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)
             changed, symbols = _over_blocks(kernel, op, source, shared, machine)
@@ -112,6 +117,59 @@ def _moved(op: Op, tensor: Memory, shared: Memory) -> tuple[Op, Memory] | None:
     attributes |= {"origin": tuple(places.items())} | ({"through": loads} if loads else {})
     attributes |= {} if rows is None else {"valid": rows}
     return replace(op, attributes=attribute_pairs(attributes)), replace(tensor, dims=tuple(places))
+
+
+def in_pieces(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> tuple[Op, ...]:
+    """A copy for each piece of a tile whose rows a mapping only moves together, such as those of a page: between
+    multiples of what it divides the index of a row by.  None where the machine copies no such pieces by itself."""
+    (row, _), height, tensor = shared.dims, shared.shape[0].value, kernel.memory(op["source"])
+    rows = _rows_of_piece(op, index_of(row), math.gcd(height, dict(op["origin"])[row].divisor))
+    if rows < _FEWEST_ROWS or may_be_empty(kernel, tensor):
+        return ()
+    read = {one.result.name for one in kernel.walk() if one.is_(READ) and one["memory"] == shared.name}
+    products = [one for one in kernel.walk() if one.is_(MMA) and one["k"] == row]
+    summed = any(value.name in read for product in products for value in product.operands)
+    pieces = list[Op]()
+    for start in range(0, height, rows):
+        first = dict(op["origin"])[row] + start
+        moved = _moved(_piece(op, row, first, rows), tensor, shared)
+        boxes = boxes_of(moved[1], shared, machine, height // rows) if moved else ()
+        if not moved or not boxes:
+            return ()
+        piece, at = moved[0], moved[1].dims.index(row)
+        origin = tuple((dim, place - start if dim == row else place) for dim, place in piece["origin"])
+        piece = piece.with_(origin=origin, boxes=tuple(box for box in boxes if box[at][0] == start))
+        there: Expr | None = piece.get("valid")
+        valid = list[Expr]() if there is None else [there + start]
+        if summed and kernel.all_sizes[row].divisor % height:  # what is added up has to be 0 behind the last row
+            valid.append(kernel.all_sizes[row] - first + start)
+        piece = piece.with_(valid=reduce(minimum, valid)) if valid else piece
+        if not _has_rows(piece, boxes, tensor, machine):
+            return ()
+        pieces.append(piece)
+    return tuple(pieces)
+
+
+def _rows_of_piece(op: Op, index: Expr, most: int) -> int:
+    """How many rows the quotients of a mapping are the same for, where tiles start at multiples of ``most``."""
+    places = [place for _, place in op.get("at") or ()]
+    places += [place for _, _, at in op.get("through") or () for _, place in at]
+    nodes = [node for place in places for node in place.walk() if node.kind in ("floordiv", "mod")]
+    divided = [node.args[1].divisor for node in nodes if index.args[0] in node.args[0].symbols]
+    return math.gcd(most, *divided) if divided else 0
+
+
+def _piece(op: Op, row: str, first: Expr, rows: int) -> Op:
+    """The copy in terms of the rows of a piece, the ``first`` of which is 0."""
+    name = index_of(row).args[0]
+    within = {name: first + symbol(name, 0, rows - 1)}
+
+    def moved(at: Sequence[tuple[str, Expr]]) -> tuple[tuple[str, Expr], ...]:
+        return tuple((dim, place.substitute(within).substitute({name: index_of(row)})) for dim, place in at)
+
+    origin = tuple((dim, const(0) if dim == row else place) for dim, place in op["origin"])
+    through = tuple((value, of, moved(at)) for value, of, at in op["through"])
+    return op.with_(at=moved(op["at"]), through=through, origin=origin)
 
 
 def _left_out_by_a_check(op: Op, shared: Memory) -> Op:

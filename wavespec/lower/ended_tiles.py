@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.ir.dtype import DTYPES
@@ -10,6 +11,7 @@ from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, Value, VectorType, attribute_pairs
 from wavespec.ir.thread_ops import BIND, LOAD, PURE, TILES_END
 from wavespec.lower.base import fresh_names
+from wavespec.lower.dealt_tiles import DealtTiles
 from wavespec.lower.tile_walk import MOST_TILES, in_order, let, product
 from wavespec.schedule.feeding import feeding
 
@@ -19,6 +21,49 @@ BEFORE = symbol("tiles_before", 0, MOST_TILES)
 """Tiles of the parts before."""
 HERE = symbol("tiles_here", 0, MOST_TILES)
 """Tiles of this part."""
+ROUNDS = symbol("rounds_before", 0, MOST_TILES)
+"""Rounds in which this worker had a tile of the parts before."""
+
+
+@dataclass(frozen=True, slots=True)
+class DealtParts:
+    """How the tiles of parts are dealt out.
+
+    ``number`` of a tile in its part, in a round; ``lower``, ``upper``: the rounds of this worker; ``once``: values of
+    symbols in a part; ``carried``: numbers that are 0 in the first part, and what they are in the next one.
+    """
+
+    number: Expr
+    lower: Expr
+    upper: Expr
+    once: Mapping[Expr, Expr]
+    carried: Mapping[Expr, Expr]
+
+    @classmethod
+    def in_turn(cls, worker: Expr, workers: Expr, late: Expr, turn: Expr) -> DealtParts:
+        """One after another, whatever part they are of; ``late``: how many workers take a tile behind this one."""
+        end = BEFORE + HERE
+        lower, upper = (BEFORE + late) // workers, (end + late) // workers
+        return cls(worker + turn * workers - BEFORE, lower, upper, {}, {BEFORE: end})
+
+    @classmethod
+    def back_and_forth(cls, worker: Expr, workers: Expr, turn: Expr) -> DealtParts:
+        """Those of a part back and forth, so that nobody always has the longer ones of tiles that get shorter.
+
+        The next part begins with whom the last round of this one has not reached: those behind the others where it
+        went forth, and the first ones where it came back.
+        """
+        first, place = (symbol(name, 0, workers.high) for name in ("first_worker", "worker_place"))
+        dealt = DealtTiles.back_and_forth(place, workers, turn - ROUNDS, HERE)
+        reached = HERE % workers * (1 - HERE // workers % 2)
+        carried = {ROUNDS: ROUNDS + dealt.rounds, first: (first + reached) % workers}
+        once = {place: (worker + workers - first) % workers}  # counted from who takes the first tile of this part
+        return cls(dealt.number, ROUNDS, ROUNDS + dealt.rounds, once, carried)
+
+    @property
+    def symbols(self) -> tuple[Expr, ...]:
+        """Those that have a value in a part."""
+        return (*self.carried, *self.once)
 
 
 class EndNotUniform(WavespecError, code="end-not-uniform"):
@@ -65,29 +110,31 @@ class EndedTiles:
         waves = {name for name, _ in self._kernel.waves}
         return is_loaded and used.isdisjoint({"lane", *own, *waves})
 
-    def around(self, loop: Op, late: Expr, workers: Expr) -> tuple[Op, ...]:
+    def around(self, loop: Op, dealt: DealtParts) -> tuple[Op, ...]:
         """A loop over all parts, with ``loop`` in it over those tiles of a part that a workgroup takes.
 
-        Each of ``workers`` takes every so many tiles, whatever part they are of; ``late``: how many take one behind
-        this one in a round.  Rounds are counted over all parts.
+        Rounds are counted over all parts.
         """
         fresh, number = fresh_names(self._kernel), VectorType(DTYPES["i32"], 1)
-        start, before, following, all_ = (Value(fresh("tiles"), number) for _ in range(4))
-        end = BEFORE + HERE
-        loop = loop.with_(lower=(BEFORE + late) // workers, upper=(end + late) // workers, counts_on=True)
+        values = ([Value(fresh("tiles"), number) for _ in range(4)] for _ in dealt.carried)
+        start, before, following, all_ = zip(*values, strict=True)
+        loop = loop.with_(lower=dealt.lower, upper=dealt.upper, counts_on=True)
         places = in_order(PART, self.outer) if self.outer else {}
+        carried = zip(before, following, dealt.carried.items(), strict=True)
+        known = [(old, new, symbol.args[0], value) for old, new, (symbol, value) in carried]
         inside = (
             *(let(name, place) for name, place in places.items() if not self._kernel.symbol(name).is_const),
             *self._loads,
-            Op("bind", (before,), attributes=attribute_pairs({"symbol": BEFORE.args[0]})),
+            *(Op("bind", (old,), attributes=attribute_pairs({"symbol": name})) for old, _, name, _ in known),
             let(HERE.args[0], product(self.inner.values())),
+            *(let(symbol.args[0], value) for symbol, value in dealt.once.items()),
             loop,
-            Op("coordinates", (), (following,), attribute_pairs({"places": (end,)})),
+            *(Op("coordinates", (), (new,), attribute_pairs({"places": (value,)})) for _, new, _, value in known),
         )
         parts = product(self.outer.values())
         bounds = {"induction": PART.args[0], "lower": const(0), "upper": parts, "step": const(1), "unroll": 1}
-        region = Region((before,), inside, (following,))
+        region = Region(before, inside, following)
         return (
-            Op("constant", (), (start,), attribute_pairs({"value": 0})),
-            Op("for", (start,), (all_,), attribute_pairs(bounds), region),
+            *(Op("constant", (), (one,), attribute_pairs({"value": 0})) for one in start),
+            Op("for", start, all_, attribute_pairs(bounds), region),
         )

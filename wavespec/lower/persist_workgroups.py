@@ -8,11 +8,11 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
-from wavespec.ir.thread_ops import TILES_END
+from wavespec.ir.thread_ops import FOR, TILES_END
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
 from wavespec.lower.dealt_tiles import DealtTiles
-from wavespec.lower.ended_tiles import BEFORE, HERE, PART, EndedTiles
+from wavespec.lower.ended_tiles import HERE, PART, DealtParts, EndedTiles
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
 from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, let, product
 from wavespec.schema.checking.check_orders import EndOfLaunch
@@ -80,11 +80,15 @@ class PersistWorkgroups(Pass):
         own = first // kernel.cluster
         dealt = DealtTiles.in_turn(own, workers, turn, count)
         ordered = {f"wg{split.axis}" for split in plan.workgroup if split.order is not None}
-        if ordered and most > 1 and not ended:
+        if (ordered or _differ_in_steps(kernel)) and most > 1 and not ended:
             dealt = DealtTiles.back_and_forth(own, workers, turn, count)
             if len(named) > 1 and ordered == {[*named][-1]}:
                 dealt = dealt.or_in_pairs(own, workers, turn, named)
-        values = {**dealt.each, "tile": dealt.number - (BEFORE if ended else 0), **in_bands(tile, named, group)}
+        late = symbol("late", 0, most - 1)
+        parts = DealtParts.in_turn(own, workers, late, turn)
+        if ordered and most > 1:
+            parts = DealtParts.back_and_forth(own, workers, turn)
+        values = {**dealt.each, "tile": parts.number if ended else dealt.number, **in_bands(tile, named, group)}
         if kernel.cluster > 1:
             values["wg0"] = values["wg0"] * kernel.cluster + rank
         values |= {
@@ -102,9 +106,15 @@ class PersistWorkgroups(Pass):
         before += [let(name, value) for name, value in dealt.once.items()]
         loops: tuple[Op, ...] = (loop,)
         if ended:
-            late = symbol("late", 0, most - 1)
-            kernel = kernel.with_symbols(late, PART, BEFORE, HERE)
-            before += [let("late", workers - 1 - first // kernel.cluster)] if most > 1 else []
-            loops = ended.around(loop, late, workers)
+            kernel = kernel.with_symbols(late, PART, HERE, *parts.symbols)
+            before += [let("late", workers - 1 - own)] if "late" in parts.lower.symbols else []
+            loops = ended.around(loop, parts)
         grid = (minimum(tiles, most) * kernel.cluster,)
         return replace(kernel, grid=grid, joined=(), body=(*before, *loops))
+
+
+def _differ_in_steps(kernel: Kernel) -> bool:
+    """Whether some tiles take more steps than others, as how far a loop goes says."""
+    axes = {f"wg{axis}" for axis in range(len(kernel.grid))}
+    loops = [op for op in kernel.walk() if op.is_(FOR)]
+    return any(not axes.isdisjoint((loop["upper"] - loop["lower"]).symbols) for loop in loops)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region
 from wavespec.ir.thread import Mask, row_axis
-from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FILLS, FOR, LET
+from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FILLS, FOR, LET, LOAD
 from wavespec.schedule.buffer_ring import (
     BufferRing,
     copies_into,
@@ -112,7 +112,9 @@ class Producer:
         last = _landed(late[-1], late[-1].steps - 1, 0, ((loop["lower"], loop["upper"]),)) if late else []
         lets = [let for ring in rings for let in ring.lets]
         loop = replace(loop, operands=(), results=(), region=Region((), tuple(body), ()))
-        if not any(ring.landed for ring in rings):
+        # One lane would wait for each place, in front of the boxes that are there.
+        loads = not self.by_lanes and any(op.is_(LOAD) and loop["induction"] in op.symbols for op in body)
+        if not loads and not any(ring.landed for ring in rings):
             return [*lets, loop, *last]
         copying, symbols = places_ahead(self.kernel, loop, self.wave_lanes, self.fresh)
         self.symbols += symbols
