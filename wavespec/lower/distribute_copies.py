@@ -121,7 +121,7 @@ def _moved(op: Op, tensor: Memory, shared: Memory) -> tuple[Op, Memory] | None:
 
 def in_pieces(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> tuple[Op, ...]:
     """A copy for each piece of a tile whose rows a mapping only moves together, such as those of a page: between
-    multiples of what it divides the index of a row by.  None where the machine copies no such pieces by itself."""
+    multiples of what it divides the index of a row by.  Empty where the machine copies no such pieces by itself."""
     (row, _), height, tensor = shared.dims, shared.shape[0].value, kernel.memory(op["source"])
     rows = _rows_of_piece(op, index_of(row), math.gcd(height, dict(op["origin"])[row].divisor))
     if rows < _FEWEST_ROWS or may_be_empty(kernel, tensor):

@@ -8,7 +8,7 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
-from wavespec.ir.thread_ops import FOR, TILES_END
+from wavespec.ir.thread_ops import FOR, MMA, MMA_ASYNC, TILES_END
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
 from wavespec.lower.dealt_tiles import DealtTiles
@@ -114,7 +114,7 @@ class PersistWorkgroups(Pass):
 
 
 def _differ_in_steps(kernel: Kernel) -> bool:
-    """Whether some tiles take more steps than others, as how far a loop goes says."""
+    """Whether some tiles take more steps than others, as how far a loop of products goes says."""
     axes = {f"wg{axis}" for axis in range(len(kernel.grid))}
-    loops = [op for op in kernel.walk() if op.is_(FOR)]
+    loops = [op for op in kernel.walk() if op.is_(FOR) and any(one.is_(MMA, MMA_ASYNC) for one in op.walk())]
     return any(not axes.isdisjoint((loop["upper"] - loop["lower"]).symbols) for loop in loops)
