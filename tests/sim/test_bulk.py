@@ -180,11 +180,15 @@ def test_copy_over_what_lanes_wrote_needs_a_fence() -> None:
 
 
 def store_out(
-    *, fence: str = "fence_async", barrier: str = "barrier", wait: str = "bulk_wait {pending = 0}", after: str = ""
+    *,
+    fence: str = "fence_async",
+    barrier: str = "barrier",
+    wait: str = "bulk_wait {pending = 0}",
+    after: str = "",
+    column: int = 2,
 ) -> str:
-    store = (
-        'bulk_store {memory = "S", offset = [0], buffer = [0], target = "B", corner = ([20], [-2],), box = (32, 8,)}'
-    )
+    place = f"corner = ([20], [{column}],), box = (32, 8,)"
+    store = f'bulk_store {{memory = "S", offset = [0], buffer = [0], target = "B", {place}}}'
     return f"""
     %a = load {{memory = "A", offset = [lane*8]}} : f16x8
     store %a {{memory = "S", offset = [lane*8]}}
@@ -201,9 +205,17 @@ def test_box_of_a_bulk_store_leaves_out_what_lies_beyond_the_tensor() -> None:
     report = simulate(kernel(NVIDIA, memories, store_out()), NVIDIA, {"A": a, "B": before}, {})
     assert report.ok, report.render()
     expected = before.copy()
-    expected[20:, :6] = a[:5, 2:]
+    expected[20:, 2:] = a[:5, :6]
     np.testing.assert_array_equal(report.tensors["B"], expected)
     assert report.counts["global bulk store bytes"] == 60
+
+
+def test_a_bulk_store_begins_at_no_place_before_the_tensor() -> None:
+    memories = [tensor("A", "input", 32, 8, dtype="f16"), tensor("B", "output", 25, 8, dtype="f16"), tile(32, 8)]
+    values = {"A": numbers(32, 8, dtype=np.float16), "B": np.zeros((25, 8), np.float16)}
+    report = simulate(kernel(NVIDIA, memories, store_out(column=-2)), NVIDIA, values, {})
+    assert report.kinds() == {"out-of-bounds"}
+    assert "begins at -2 of @B" in report.render()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +227,7 @@ def test_box_of_a_bulk_store_leaves_out_what_lies_beyond_the_tensor() -> None:
         (store_out(after='barrier\nstore %a {memory = "S", offset = [lane*8]}'), set[str]()),
         (store_out(after='store %a {memory = "S", offset = [lane*8]}'), {"race"}),
         (store_out(wait="", after='barrier\nstore %a {memory = "S", offset = [lane*8]}'), {"race", "unwaited-copy"}),
-        (store_out(after='%b = load {memory = "B", offset = [160]} : f16x1'), {"race"}),
+        (store_out(after='%b = load {memory = "B", offset = [162]} : f16x1'), {"race"}),
     ],
 )
 def test_synchronisation_of_a_bulk_store(body: str, kinds: set[str]) -> None:

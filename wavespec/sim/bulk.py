@@ -115,6 +115,12 @@ class BulkUnit:
         where, outside = self._shared_box(op, source, thread)
         elements, inside = self._tensor_box(op, target, thread)
         inside &= ~outside
+        before = min(self._numbers(op["corner"], thread))
+        if before < 0 and not op.get("windows"):  # an illegal instruction on an H100; beyond the end it leaves out
+            text = (
+                f"'bulk_store' begins at {before} of @{target.memory.name}; the machine stores from no place before it."
+            )
+            self.memory.findings.add("out-of-bounds", op, lambda: text)
         self._report_shared(op, source, where[inside], lane, self.clocks.stores + lane, write=False)
         self.memory.statistics.bulk("bulk load", source, int(inside.sum()))
         self.memory.statistics.bulk("bulk store", target, int(inside.sum()))
