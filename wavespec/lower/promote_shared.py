@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.comparing import key_of_attributes
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs, rewrite
-from wavespec.ir.names import dim_of_wave, operand_name
+from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
+from wavespec.ir.names import dim_of_wave
 from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import COPY, ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
@@ -21,6 +21,7 @@ from wavespec.lower.common_buffers import buffers_in_common, loops_before
 from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part, unpacked_operands
 from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.read_beside import read_beside
+from wavespec.lower.staged_places import place_of, places_behind, reads_behind
 from wavespec.lower.tile_properties import (
     products_have_instructions,
     reads_are_for_one_use,
@@ -30,7 +31,7 @@ from wavespec.lower.tile_properties import (
 )
 from wavespec.lower.turned_tiles import turned_arrangement
 from wavespec.lower.within_staged import within_others
-from wavespec.ops.index_map import index_of, seen_by, value_symbol
+from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_writes import moved
 from wavespec.ops.shifted_rows import ShiftedRows, shifted_rows, with_shifted_rows, with_shifted_slabs
 from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, staging_of
@@ -57,19 +58,6 @@ class StagedForNoProduct(WavespecError, code="nothing-to-stage"):
             where,
             f"Waves that only copy fill shared memory for products, and no product reads '{tensor}' as it is.",
             hints=["Leave out 'space', or 'producers' of the schedule."],
-        )
-
-
-class ComputedPlace(WavespecError, code="computed-place"):
-    def __init__(self, where: Where, tensor: str, value: str) -> None:
-        super().__init__(
-            where,
-            f"The tile of '{tensor}' is staged through shared memory, and its place depends on '{value}', "
-            "which is computed; lanes that copy can only read what is in a tensor.",
-            hints=[
-                f"Keep '{tensor}' out of shared memory, 'space: global', or let '{value}' be what a 'read' gives: "
-                f"arithmetic can stand in 'at' itself, such as 'at: {{dim: place + 1}}'."
-            ],
         )
 
 
@@ -212,7 +200,7 @@ class _Staging:
         is_read_there = fragment is not None and (fragment.dtype != source.dtype or fragment.from_shared)
         if not (source.staged or is_read_there or self._is_gathered(source, product, fragment)):
             return (op,)
-        if not source.staged and not self.kernel.producers and _reads_behind(self.kernel, op)[1]:
+        if not source.staged and not self.kernel.producers and reads_behind(self.kernel, op)[1]:
             return (op.with_(direct=True),)
         return self._copied(op, source, product, fragment)
 
@@ -247,7 +235,7 @@ class _Staging:
         where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | _bias(fragment)
         where |= _cache(op)
         if op.get("at"):
-            where |= {"at": _place(op, kernel), "over": op["over"], "through": _through(kernel, op)}
+            where |= {"at": place_of(op, kernel), "over": op["over"], "through": places_behind(kernel, op)}
         copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
         result = replace(value, type=replace(value.tile, dtype=shared.dtype))
         read = replace(op.without("at", "over", "cache"), operands=())
@@ -268,7 +256,7 @@ class _Staging:
         return bool(as_matrices(copy, self.kernel, dims) or as_windows(copy, self.kernel, shared, self.machine))
 
     def _copy_of(self, op: Op) -> Op:
-        copy = Op("copy", attributes=attribute_pairs({"source": op["memory"], "at": _place(op, self.kernel)}))
+        copy = Op("copy", attributes=attribute_pairs({"source": op["memory"], "at": place_of(op, self.kernel)}))
         return copy.with_(over=op["over"], origin=op["origin"])
 
     def _copied_with_others(self, op: Op) -> tuple[Op, ...]:
@@ -412,41 +400,6 @@ def unlike(shared: Memory, others: Mapping[str, Memory], elsewhere: Collection[s
         if named.name not in others or replace(others[named.name], span=shared.span) == named:
             return named
     raise AssertionError("names do not end")
-
-
-def _through(kernel: Kernel, op: Op) -> tuple[tuple[str, str, tuple[tuple[str, Expr], ...]], ...]:
-    """What the places of a staged tile depend on, since lanes copy other elements than they compute with: each value as
-    its symbol, and the tensor and place that it is read from. A place may depend on the values before it."""
-    reads, computed = _reads_behind(kernel, op)
-    for name in computed:
-        raise ComputedPlace(op.span, kernel.memory(op["memory"]).name, name)
-    return tuple((_by_name(read.result), read["memory"], _place(read, kernel)) for read in reversed(reads))
-
-
-def _reads_behind(kernel: Kernel, op: Op) -> tuple[list[Op], list[str]]:
-    """The reads, the last one first, that the place of a tile depends on, and the names of what else it does."""
-    missing, found = dict.fromkeys(value.name for value in op.operands), list[Op]()
-    for read in reversed([known for known in kernel.walk() if known.is_(READ)]):
-        if read.result.name in missing:
-            del missing[read.result.name]
-            missing |= dict.fromkeys(value.name for value in read.operands)
-            found.append(read)
-    return found, list(missing)
-
-
-def _place(read: Op, kernel: Kernel) -> tuple[tuple[str, Expr], ...]:
-    """Where each element is read, the values it depends on called by their own names."""
-    if not read.get("at"):
-        return tuple((dim, index_of(dim)) for dim in kernel.memory(read["memory"]).dims)
-    values = {
-        operand_name(number): value_symbol(_by_name(value), value.tile.dtype)
-        for number, value in enumerate(read.operands)
-    }
-    return tuple((dim, expr.substitute(values)) for dim, expr in read["at"])
-
-
-def _by_name(value: Value) -> str:
-    return f"value.{value.name}"
 
 
 def _beside_product(ops: tuple[Op, ...]) -> Iterator[str]:
