@@ -18,12 +18,16 @@ class JoinWaves(Pass):
 
     Before: each wave multiplies its own elements along k, and adds to what the product starts from.
     After:  it starts at zero; ``wave_sum`` adds up what all waves have, once behind the loop where that does nothing
-            but add to the sums, and what the product started from is added to that.
+            but add to the sums, and what the product started from is added to that.  Of waves that run one after
+            another each multiplies all elements.
     """
 
     name: ClassVar[str] = "join-waves"
     requires = (products_have_instructions, tiles_have_extents)
     ensures = (waves_are_summed_up,)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.concurrent_waves
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if not any(_shared_dim(kernel, op) for op in kernel.walk()):

@@ -22,8 +22,9 @@ def product_layouts(kernel: Kernel, op: Op, machine: Machine) -> tuple[Layout, L
     counts = dict(kernel.waves)
     wave_tile = {dim: tile[dim] // kernel.waves_along(dim) for dim in (m, n)}
     place = {dim: kernel.symbol(wave_name(dim)) * wave_tile[dim] for dim in (m, n) if wave_name(dim) in counts}
-    depth = op.operands[0].tile.extent(k) // kernel.waves_along(k)
-    if wave_name(k) in counts:
+    depth = op.operands[0].tile.extent(k)
+    if machine.concurrent_waves and wave_name(k) in counts:  # of waves in turn each has all of it
+        depth //= kernel.waves_along(k)
         place[k] = kernel.symbol(wave_name(k)) * depth
     rounds = depth_of_round(op, row, machine)
     wide = rounds // row.k if depth % rounds == 0 else 1

@@ -72,7 +72,8 @@ class _Splitter:
         reads |= {op.result.name: op for op in ops if op.is_(READ, EXTRACT) and not op.get("by_unit")}
         products = [op for op in ops if op.is_(MMA) and all(v.name in reads for v in op.operands[:2])]
         # Waves that share out k have parts that lie apart: each reads all of its own.
-        products = [op for op in products if self.kernel.waves_along(op["k"]) == 1]
+        if self.machine.concurrent_waves:
+            products = [op for op in products if self.kernel.waves_along(op["k"]) == 1]
         split = {v.name for op in products for v in op.operands[:2]}
         result: list[Op] = []
         for op in ops:

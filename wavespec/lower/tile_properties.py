@@ -194,6 +194,8 @@ def shares_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 @property_of("tile")
 def waves_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     """What waves have summed along a dim that they share out is used by what adds up all of them, or goes on."""
+    if not machine.concurrent_waves:  # each has all elements
+        return
     parts = {op.result.name for op in kernel.walk() if op.is_(MMA) and kernel.waves_along(op["k"]) > 1}
     for op in kernel.walk():
         for number, value in enumerate(() if op.is_(WAVE_SUM) else op.operands):
