@@ -224,3 +224,32 @@ def test_whole_numbers_that_are_computed_are_biased_and_turned_as_products_want_
     p = np.clip(a @ b.T * scale[:, None].astype(np.int64), -128, 127)
     assert np.array_equal(report.tensors["c"], p @ v)
     assert np.array_equal(report.tensors["d"], p.T @ q)
+
+
+_FLOATS = (("i8(minimum(maximum(f32(s) * factor, -128), 127))", "f16(f32(s))"), ("i8", "f16"), ("i32", "f32"))
+_COPIES = (("f16}", "f16, space: shared}"), ("graph:", "schedule: {stages: 2, waves: {producers: 1}}\ngraph:"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "height", "changes"),
+    [(NVIDIA, 64, ()), (NVIDIA, 128, _COPIES), (AMD, 64, ())],
+    ids=["registers", "matrix unit", "MFMA"],
+)
+def test_products_may_sum_over_what_waves_split_for_others(
+    machine: Machine, height: int, changes: tuple[tuple[str, str], ...]
+) -> None:
+    tiles = (("max: 48", f"max: {height}"), ("M, tile: 48", f"M, tile: {height}"), ("N, tile: 96", "N, tile: 64"))
+    changes = (*_FLOATS, *tiles, (f"wave: M, tile: {height}", f"wave: M, tile: {height // 2}"), *changes)
+    text, random = _WHOLE_NUMBERS, np.random.default_rng(2)
+    for before, after in changes:
+        text = text.replace(before, after)
+    shapes = {"a": (height, 64), "b": (64, 64), "v": (64, 64), "q": (height, 64)}
+    given = {name: random.integers(-2, 3, shape).astype(np.float16) for name, shape in shapes.items()}
+    kernel = lower(loads(text), machine)
+    assert kernel.waves_along("M") == 2
+    sizes = {"M": height, "N": 64, "K": 64, "D": 64}
+    report = simulate(kernel, machine, {**given, "scale": np.ones(height, np.float32)}, sizes)
+    assert report.ok, report.render()
+    a, b, v, q = (one.astype(np.int64) for one in given.values())
+    assert np.array_equal(report.tensors["c"], a @ b.T @ v)
+    assert np.array_equal(report.tensors["d"], (a @ b.T).T @ q)

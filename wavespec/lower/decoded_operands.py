@@ -14,6 +14,7 @@ from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.distribute_copies import boxes_of
 from wavespec.lower.product_layouts import elements_along
 from wavespec.lower.read_behind import read_behind
+from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.ops.index_map import index_of
 from wavespec.targets.machine import Machine
 
@@ -66,7 +67,7 @@ def unpacked_operands(kernel: Kernel, machine: Machine) -> dict[str, int]:
             if fragment.bias or value.tile.dtype != fragment.dtype:
                 continue
             own = elements_along(fragment.layout, "k")
-            depth = value.tile.extent(op["k"]) // kernel.waves_along(op["k"])
+            depth = value.tile.extent(op["k"]) // waves_of_sum(kernel, op, machine)
             run = machine.globals.access_bytes * 8 // packed[0].tile.dtype.bits
             while depth % (row.k // own * run):
                 run //= 2

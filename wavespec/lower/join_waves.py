@@ -8,6 +8,7 @@ from typing import ClassVar
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs
 from wavespec.ir.tile_ops import ITERATE, MMA, REGISTER
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.lower.split_k import is_sum
 from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, waves_are_summed_up
 from wavespec.targets.machine import Machine
@@ -18,8 +19,7 @@ class JoinWaves(Pass):
 
     Before: each wave multiplies its own elements along k, and adds to what the product starts from.
     After:  it starts at zero; ``wave_sum`` adds up what all waves have, once behind the loop where that does nothing
-            but add to the sums, and what the product started from is added to that.  Of waves that run one after
-            another each multiplies all elements.
+            but add to the sums, and what the product started from is added to that.
     """
 
     name: ClassVar[str] = "join-waves"
@@ -30,29 +30,34 @@ class JoinWaves(Pass):
         return machine.concurrent_waves
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if not any(_shared_dim(kernel, op) for op in kernel.walk()):
+        joining = _Joining(kernel, machine)
+        if not any(joining.shared_dim(op) for op in kernel.walk()):
             return kernel
-        return replace(kernel, body=_Joining(kernel).block(kernel.body, frozenset()))
+        return replace(kernel, body=joining.block(kernel.body, frozenset()))
 
 
 class _Joining:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel, self.fresh = kernel, fresh_names(kernel)
+    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+        self.kernel, self.machine, self.fresh = kernel, machine, fresh_names(kernel)
         self.zeros = {op.result.name for op in kernel.walk() if op.is_(REGISTER) and not op["value"]}
+
+    def shared_dim(self, op: Op) -> str:
+        """The dim that a product sums over, where waves share it out."""
+        return op["k"] if op.is_(MMA) and waves_of_sum(self.kernel, op, self.machine) > 1 else ""
 
     def block(self, ops: tuple[Op, ...], summed: frozenset[str]) -> tuple[Op, ...]:
         """Operations with sums added up behind them; ``summed``: products that a loop around does that for."""
         return tuple(one for op in ops for one in self._joined(op, summed))
 
     def _joined(self, op: Op, summed: frozenset[str]) -> tuple[Op, ...]:
-        if op.is_(MMA) and op.result.name not in summed and (dim := _shared_dim(self.kernel, op)):
+        if op.is_(MMA) and op.result.name not in summed and (dim := self.shared_dim(op)):
             return self._added(op, {0: dim}, {0: op.operands[2]})
         if op.region is None:
             return (op,)
         dims = dict[int, str]()
         for number, (argument, result) in enumerate(zip(op.body.arguments, op.body.yields, strict=True)):
             chain = _products(op, argument, result) if op.is_(ITERATE) and is_sum(op.body, argument, result) else ()
-            shared = {_shared_dim(self.kernel, one) for one in chain}
+            shared = {self.shared_dim(one) for one in chain}
             if len(shared) == 1 and (dim := shared.pop()):
                 dims[number] = dim
                 summed |= {one.result.name for one in chain}
@@ -77,11 +82,6 @@ class _Joining:
                 function = attribute_pairs({"function": "add"})
                 behind.append(Op("elementwise", (start, total), (whole,), function, span=op.span, node=op.node))
         return (*before, replace(op, operands=tuple(operands), results=tuple(results)), *behind)
-
-
-def _shared_dim(kernel: Kernel, op: Op) -> str:
-    """The dim that a product sums over, where waves share it out."""
-    return op["k"] if op.is_(MMA) and kernel.waves_along(op["k"]) > 1 else ""
 
 
 def _products(loop: Op, argument: Value, result: Value) -> list[Op]:

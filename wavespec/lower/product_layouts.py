@@ -9,6 +9,7 @@ from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.names import wave_name
 from wavespec.ir.nodes import replace
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
@@ -22,9 +23,9 @@ def product_layouts(kernel: Kernel, op: Op, machine: Machine) -> tuple[Layout, L
     counts = dict(kernel.waves)
     wave_tile = {dim: tile[dim] // kernel.waves_along(dim) for dim in (m, n)}
     place = {dim: kernel.symbol(wave_name(dim)) * wave_tile[dim] for dim in (m, n) if wave_name(dim) in counts}
-    depth = op.operands[0].tile.extent(k)
-    if machine.concurrent_waves and wave_name(k) in counts:  # of waves in turn each has all of it
-        depth //= kernel.waves_along(k)
+    shares = waves_of_sum(kernel, op, machine)
+    depth = op.operands[0].tile.extent(k) // shares
+    if shares > 1:
         place[k] = kernel.symbol(wave_name(k)) * depth
     rounds = depth_of_round(op, row, machine)
     wide = rounds // row.k if depth % rounds == 0 else 1

@@ -15,6 +15,7 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.empty_dims import of_grid
 from wavespec.lower.product_layouts import depth_of_round
+from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.lower.tile_properties import (
     operands_are_read_beside_products,
     products_have_instructions,
@@ -72,8 +73,7 @@ class _Splitter:
         reads |= {op.result.name: op for op in ops if op.is_(READ, EXTRACT) and not op.get("by_unit")}
         products = [op for op in ops if op.is_(MMA) and all(v.name in reads for v in op.operands[:2])]
         # Waves that share out k have parts that lie apart: each reads all of its own.
-        if self.machine.concurrent_waves:
-            products = [op for op in products if self.kernel.waves_along(op["k"]) == 1]
+        products = [op for op in products if waves_of_sum(self.kernel, op, self.machine) == 1]
         split = {v.name for op in products for v in op.operands[:2]}
         result: list[Op] = []
         for op in ops:

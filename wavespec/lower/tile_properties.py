@@ -29,6 +29,7 @@ from wavespec.ir.tile_ops import (
     WRITE,
 )
 from wavespec.lower.contracts import Breach, Property, property_of
+from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.targets.machine import Machine
 
 _START: Final = 2
@@ -194,9 +195,7 @@ def shares_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 @property_of("tile")
 def waves_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     """What waves have summed along a dim that they share out is used by what adds up all of them, or goes on."""
-    if not machine.concurrent_waves:  # each has all elements
-        return
-    parts = {op.result.name for op in kernel.walk() if op.is_(MMA) and kernel.waves_along(op["k"]) > 1}
+    parts = {op.result.name for op in kernel.walk() if op.is_(MMA) and waves_of_sum(kernel, op, machine) > 1}
     for op in kernel.walk():
         for number, value in enumerate(() if op.is_(WAVE_SUM) else op.operands):
             if value.name in parts and not (op.is_(MMA) and number == _START):

@@ -116,7 +116,7 @@ class BulkUnit:
         elements, inside = self._tensor_box(op, target, thread)
         inside &= ~outside
         before = min(self._numbers(op["corner"], thread))
-        if before < 0 and not op.get("windows"):  # an illegal instruction on an H100; beyond the end it leaves out
+        if before < 0:  # an illegal instruction on an H100; beyond the end it leaves out
             text = (
                 f"'bulk_store' begins at {before} of @{target.memory.name}; the machine stores from no place before it."
             )
