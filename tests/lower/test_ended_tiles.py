@@ -96,19 +96,25 @@ def bind_all(ops: tuple[Op, ...] | list[Op], known: dict[str, int]) -> None:
             known[op["symbol"]] = op["value"].evaluate(known)
 
 
+def all_taken(kernel: Kernel, known: dict[str, int], lengths: list[int]) -> list[list[tuple[int, ...]]]:
+    """The round and the place of each tile that a workgroup takes, for each of them; every tile is taken once."""
+    taken = [walked(kernel, number, known, lengths) for number in range(kernel.grid[0].evaluate(known))]
+    for rounds in taken:
+        assert [number for number, *_ in rounds] == [*range(len(rounds))], "one tile in each round, and none left out"
+    parts = enumerate(lengths)
+    tiles = [(m, n, g) for g, length in parts for m in range(-(-length // 64)) for n in range(known["N"])]
+    assert sorted(place for rounds in taken for _, *place in rounds) == sorted(map(list, tiles))
+    return taken
+
+
 @given(st.lists(st.integers(-70, 200), max_size=5), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
 def test_every_tile_is_taken_once_and_rounds_count_on(
     lengths: list[int], columns: int, group: int, workers: int
 ) -> None:
     text = PARTS.changed(("group 1 persistent", f"group {group} persistent workers {workers}"))
     kernel = PersistWorkgroups()(text.kernel(BODY), NVIDIA)
-    known = {"M": 200, "N": columns, "G": len(lengths)}
-    taken = [walked(kernel, number, known, lengths) for number in range(kernel.grid[0].evaluate(known))]
-    for rounds in taken:
-        assert [number for number, *_ in rounds] == [*range(len(rounds))], "one tile in each round, and none left out"
+    taken = all_taken(kernel, {"M": 200, "N": columns, "G": len(lengths)}, lengths)
     assert not taken or max(map(len, taken)) - min(map(len, taken)) <= 1
-    tiles = [(m, n, g) for g, length in enumerate(lengths) for m in range(-(-length // 64)) for n in range(columns)]
-    assert sorted(place for rounds in taken for _, *place in rounds) == sorted(map(list, tiles))
 
 
 ORDERED = PARTS.changed(("workgroup M 64 0", "workgroup M 64 0 order [tile.count - tile.index - 1]"))
@@ -120,12 +126,12 @@ def test_tiles_that_get_shorter_are_dealt_back_and_forth_in_each_part(
 ) -> None:
     text = ORDERED.changed(("group 1 persistent", f"group 1 persistent workers {workers}"))
     kernel = PersistWorkgroups()(text.kernel(BODY), NVIDIA)
-    known = {"M": 400, "N": columns, "G": len(lengths)}
-    taken = [walked(kernel, number, known, lengths) for number in range(kernel.grid[0].evaluate(known))]
-    for rounds in taken:
-        assert [number for number, *_ in rounds] == [*range(len(rounds))], "one tile in each round, and none left out"
-    tiles = [(m, n, g) for g, length in enumerate(lengths) for m in range(-(-length // 64)) for n in range(columns)]
-    assert sorted(place for rounds in taken for _, *place in rounds) == sorted(map(list, tiles))
+    taken = all_taken(kernel, {"M": 400, "N": columns, "G": len(lengths)}, lengths)
+    owners = {tuple(place): number for number, rounds in enumerate(taken) for _, *place in rounds}
+    for part in range(len(lengths)) if columns == 1 else ():
+        dealt = [owners[place] for place in sorted(owners, reverse=True) if place[2] == part]
+        both = dealt[: 2 * len(taken)]
+        assert both[len(taken) :] == both[: len(taken)][::-1][: max(0, len(both) - len(taken))], "forth, then back"
 
 
 def test_what_is_dealt_of_one_part_is_as_long_for_all() -> None:
