@@ -73,7 +73,11 @@ def run(folder: Path, shapes: Sequence[Sequence[int]], cubes: Sequence[Sequence[
     print("|---|---:|---:|---:|---:|---|---:|---:|")
     kernels = {path.stem: Kernel(unpack_artifact(path.read_bytes())) for path in sorted(folder.glob("*.wavespec"))}
     kernels = {name: kernel for name, kernel in kernels.items() if only in name}
-    kinds = (("linear_i4", _Weights, shapes), ("matmul_mx", _Scaled, cubes), ("matmul_f8", _Blocks, (*shapes, *cubes)))
+    kinds = (
+        ("linear_i4", _Weights, shapes),
+        ("matmul_mx", _Scaled, (*shapes, *cubes)),
+        ("matmul_f8", _Blocks, (*shapes, *cubes)),
+    )
     for prefix, makers, sizes in kinds:
         these = {name: one for name, one in kernels.items() if name.startswith(prefix)}
         for shape in sizes if these else ():
@@ -164,7 +168,8 @@ class _Scaled(_Product):
     def __init__(self, kernel: Kernel, m: int, n: int, k: int, *, integers: bool = False) -> None:
         super().__init__(kernel, m, n, k, integers=integers)
         self.is_packed = kernel.artifact.inputs[0].dtype == "f4e2m1fn"
-        self.weights = [(*self._made(m), *self._made(n))]
+        x, bits = self._made(m), 4 if self.is_packed else 8
+        self.weights = [(*x, *self._made(n)) for _ in range(self.copies(n * k * bits // 8))]
 
     def _made(self, rows: int) -> tuple[Tensor, Tensor]:
         shape = (rows, self.k // 2 if self.is_packed else self.k)

@@ -6,22 +6,38 @@ from dataclasses import replace
 
 import pytest
 
-from tests.kernels import Subject, subjects
+from tests.kernels import SPECS, Subject, subjects
 from tests.lower.gemms import NVIDIA, lines
 from tests.sim.plan_variations import simulated
 from tests.sim.planted_bugs import Bug, altered, dropped, planted
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.pipeline import lower
+from wavespec.schema import loads
+from wavespec.schema.cases import cases_for_target
 
 BY_NAME = {subject.name: subject for subject in subjects("sm_90")}
 WEIGHTS, SCALED = BY_NAME["linear_i4"], BY_NAME["matmul_mxf8"]
 SIZES = {"M": 70, "N": 72, "K": 1024}
+BOTH = """apiVersion: wavespec/v1
+kind: Kernel
+extends: matmul_mxf8.wave.yaml
+name: decoded
+targets:
+  sm_90:
+    cases:
+      - when: [N % 8 == 0, K % 512 == 0, K / 32 % 16 == 0]
+        tensors: {a: {space: shared}, b: {space: shared}, a_scale: {space: shared}, b_scale: {space: shared}}
+        params: {BLOCK_M: 128, BLOCK_N: 256, BLOCK_K: 64, WAVE_M: 64, WAVE_N: 256}
+        schedule: {stages: 3, waves: {producers: 1, registers: {producer: 24, consumer: 240}}}
+"""
 
 
-def kernel_of(subject: Subject, rows: int) -> Kernel:
-    sizes = subject.complete({**SIZES, "M": rows})
-    return lower(subject.cases("sm_90")[subject.case("sm_90", sizes)].spec, NVIDIA)
+def kernel_of(subject: Subject) -> Kernel:
+    """Of weights the kernel for many rows; of MX one that decodes both factors beside the product."""
+    if subject is SCALED:
+        return lower(cases_for_target(loads(BOTH, "decoded", directory=SPECS), "sm_90")[0].spec, NVIDIA)
+    return lower(subject.cases("sm_90")[-2].spec, NVIDIA)
 
 
 def steps(kernel: Kernel) -> list[str]:
@@ -35,18 +51,25 @@ def steps(kernel: Kernel) -> list[str]:
 
 def test_each_product_is_issued_as_soon_as_its_part_of_the_factor_is_decoded() -> None:
     part = ["mma_fence", "mma_async", "mma_commit"]
-    kernel = kernel_of(WEIGHTS, 70)
-    assert steps(kernel) == ["signal_wait", "load", *part * 8, "mma_wait", "barrier", "if"]
+    kernel = kernel_of(WEIGHTS)
+    assert steps(kernel) == ["signal_wait", "load", *part * 4, "mma_wait", "barrier", "if"]
     (wait,) = [op for op in kernel.walk() if op.name == "mma_wait"]
     products = [op for op in kernel.walk() if op.name == "mma_async"]
     assert {op.operands[0].name for op in products} < {value.name for value in wait.operands}, "kept until then"
 
 
 def test_a_step_is_decoded_beside_the_product_of_the_step_before() -> None:
-    kernel = kernel_of(SCALED, 70)
+    kernel = kernel_of(SCALED)
     product = ["barrier", "mma_async", "mma_commit"]
     assert steps(kernel) == ["signal_wait", "load", "store", "mma_wait", "mma_fence", *product, "if"]
     assert len(lines(kernel, "mma_wait")) == 2, "the last product is awaited behind the loop"
+
+
+@pytest.mark.parametrize("subject", [WEIGHTS, SCALED], ids=lambda subject: subject.name)
+def test_they_are_right_without_a_race(subject: Subject) -> None:
+    sizes = subject.complete(SIZES)
+    inputs = subject.inputs(sizes)
+    subject.check(inputs, simulated(subject, kernel_of(subject), NVIDIA, sizes, inputs), sizes)
 
 
 def moved_to_front(kernel: Kernel) -> Kernel:
@@ -87,7 +110,7 @@ def one_buffer(kernel: Kernel) -> Kernel:
     ids=lambda value: getattr(value, "name", None),
 )
 def test_what_is_out_of_order_is_found(subject: Subject, bug: Bug) -> None:
-    kernel, sizes = kernel_of(subject, 70), subject.complete(SIZES)
+    kernel, sizes = kernel_of(subject), subject.complete(SIZES)
     inputs = subject.inputs(sizes)
     with pytest.raises(AssertionError):
         subject.check(inputs, simulated(subject, bug(kernel), NVIDIA, sizes, inputs), sizes)

@@ -106,10 +106,10 @@ def test_an_input_is_turned_with_neighbours_as_one_dim() -> None:
 
 
 def test_an_operand_with_a_scale_is_made_times_that() -> None:
-    case = cases_for_target(load(SPECS / "matmul_mxf8.wave.yaml"), "sm_90")[0]
+    *_, case, _ = cases_for_target(load(SPECS / "matmul_mxf8.wave.yaml"), "sm_90")
     a, b, kernel = case.kernels
     assert list(a.tensors) == ["a", "a_scale", "a_tile_made"] and a.tensors["a_tile_made"].dtype == "bf16"
-    assert "- a_tile_scaled: bf16(a_tile) * bf16(a_factor)" in dump_yaml(a)
+    assert "- a_tile_times_a_factor: bf16(a_tile) * bf16(a_factor)" in dump_yaml(a)
     assert list(b.tensors) == ["b", "b_scale", "b_tile_made"]
     assert list(kernel.tensors) == ["a_tile_made", "b_tile_made", "c"] and "scales" not in dump_yaml(kernel)
 
@@ -164,17 +164,28 @@ def test_the_kernel_for_all_sizes_is_one_kernel() -> None:
         )
 
 
-def test_of_a_scaled_product_both_operands_are_made() -> None:
-    text = (SPECS / "matmul_mxf4.wave.yaml").read_text().replace(", b_tile: [N, K]}", "}")
-    with pytest.raises(WavespecError, match="both operands are, or none") as caught:
-        loads(text)
-    assert "Materialize 'b_tile' as well." in caught.value.diagnostics[0].hints
+def test_what_a_made_operand_is_multiplied_with_is_scaled_where_it_is() -> None:
+    """Once, though two products take it; a product of what is made and what is not has no scales left."""
+    text = (SPECS / "matmul_mxf4.wave.yaml").read_text()
+    product = "        - acc: {mma: [a_tile, b_tile, acc], scales: [a_factor, b_factor]}\n"
+    assert product in text
+    for written in (product, product + product.replace("- acc:", "- again:")):
+        made, kernel = cases_for_target(loads(text.replace(product, written)), "sm_90")[0].kernels
+        assert list(made.tensors) == ["a", "a_scale", "a_tile_made"]
+        assert list(kernel.tensors) == ["a_tile_made", "b", "b_scale", "c"]
+        graph = dump_yaml(kernel)
+        assert graph.count("- b_tile_times_b_factor: bf16(b_tile) * bf16(b_factor)") == 1
+        assert graph.count("{mma: [a_tile, b_tile_times_b_factor, acc]}") == written.count("mma")
 
 
 def test_scales_that_are_no_powers_of_two_are_refused() -> None:
     text = (SPECS / "matmul_mxf4.wave.yaml").read_text()
-    with pytest.raises(WavespecError, match="no power of two"):
+    with pytest.raises(WavespecError, match="its scale 'a_factor' is no power of two"):
         loads(text.replace("dtype: f8e8m0fnu", "dtype: f32"))
+    with pytest.raises(WavespecError, match="the scale of what it is multiplied with, 'b_factor' is no"):
+        loads(
+            text.replace("b_scale: {shape: [N, K / 32], dtype: f8e8m0fnu}", "b_scale: {shape: [N, K / 32], dtype: f32}")
+        )
 
 
 def test_a_value_that_is_used_without_its_scale_is_refused() -> None:

@@ -15,8 +15,8 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_WEIGHTS = (1, 1, 1, 1, 9, 9, 40, 40, 70, 70, 130)
-ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS, "matmul_mxf4": (70, 70), "matmul_mxf8": (70, 70)}
+_WEIGHTS = (1, 1, 1, 1, 9, 9, 40, 40, 70, 70, 70, 130)
+ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS}
 """Of each case the fewest rows, or a few more, that it is for."""
 DECODING = [subject for subject in subjects("sm_90") if subject.name in ROWS]
 _OF_ONE_ROW = 2
@@ -39,9 +39,7 @@ def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> No
 
 def test_these_are_the_cases() -> None:
     assert [(subject.name, number) for subject, number in WITH_PRODUCERS] == [
-        (name, number)
-        for name, rows in ROWS.items()
-        for number in range(1 if name.startswith("matmul") else _OF_ONE_ROW, len(rows))
+        (name, number) for name, rows in ROWS.items() for number in range(_OF_ONE_ROW, len(rows))
     ]
 
 

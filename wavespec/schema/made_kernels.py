@@ -46,6 +46,12 @@ def free_name(spec: KernelSpec, name: str) -> str:
     return name
 
 
+def times_scale(spec: KernelSpec, name: str, scale: str) -> Formula:
+    """A value times its scales, of the type that a product of both would have it in."""
+    text = f"{SCALED_PRODUCT}({name}) * {SCALED_PRODUCT}({scale})"
+    return Formula(name=free_name(spec, f"{name}_times_{scale}"), text=text)
+
+
 def words_of(part: object) -> list[str]:
     """The names in what an op says, as often as they are there, without its own."""
     if isinstance(part, str):
@@ -79,8 +85,9 @@ def writing_value(
     graph: list[AnyOp] = list(cast("Sequence[AnyOp]", ops))
     result, made = name, made_name(spec, name)
     if scale:
-        result = free_name(spec, f"{name}_scaled")
-        graph.append(Formula(name=result, text=f"{SCALED_PRODUCT}({name}) * {SCALED_PRODUCT}({scale})"))
+        scaled = times_scale(spec, name, scale)
+        result = scaled.name
+        graph.append(scaled)
     at = {} if dims == own else {dim: parse_index(dim) for dim in dims}
     graph.append(Write(value=result, to=made, at=at))
     read = {one.tensor for one in ops if isinstance(one, Read)}

@@ -14,7 +14,15 @@ from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.base import Position
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.models import KernelSpec, Schedule, Space
-from wavespec.schema.made_kernels import made_name, unfolded, with_sizes, words_of, writing_input, writing_value
+from wavespec.schema.made_kernels import (
+    made_name,
+    times_scale,
+    unfolded,
+    with_sizes,
+    words_of,
+    writing_input,
+    writing_value,
+)
 from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Index, Mma, Read, Size, Structured, ValueOp, every
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 
@@ -99,10 +107,14 @@ class _Asked:
             what = "several values have the name" if found else "there is no such input or value"
             raise self.refused(what, "Name an input, or a value that is defined once.")
         types = plain_graph(spec)[1]
-        scale = self._scale()
-        if scale and types[scale].dtype != "f8e8m0fnu":
-            why = f"its scale {quote(scale)} is no power of two, by which an element keeps all of its bits"
-            raise self.refused(why, "Leave it to the product, which scales its sums.")
+        scale, others = self._scales()
+        named = (
+            {scale: "its scale", **dict.fromkeys(others, "the scale of what it is multiplied with,")} if scale else {}
+        )
+        for one, what in named.items():
+            if types[one].dtype != "f8e8m0fnu":
+                why = f"{what} {quote(one)} is no power of two, by which an element keeps all of its bits"
+                raise self.refused(why, "Leave it to the product, which scales its sums.")
         found += _definitions(spec.graph, scale, {}) if scale else ()
         ops = _made_of(found)
         for one in ops:
@@ -110,28 +122,28 @@ class _Asked:
                 raise self.refused(f"it is made by {quote(one.word)}", "Name a value that reads and arithmetic make.")
         return _Value(ops, types[name].dims, SCALED_PRODUCT if scale else types[name].dtype, scale)
 
-    def _scale(self) -> str:
-        """What products multiply the value by; empty where none does."""
-        products = list(every(Mma, self.spec.graph))
+    def _scales(self) -> tuple[str, list[str]]:
+        """What products multiply the value by, empty where none does; and what they multiply their others by."""
+        products = [one for one in every(Mma, self.spec.graph) if one.scales is not None]
         pairs = [
-            (product, scale)
+            pair
             for product in products
-            if product.scales is not None
-            for operand, scale in zip((product.lhs, product.rhs), product.scales, strict=True)
-            if operand == self.name
+            for pair in (_scaled_operands(product), _scaled_operands(product)[::-1])
+            if pair[0][0] == self.name
         ]
         if not pairs:
-            return ""
+            return "", []
         uses = sum(words_of(op).count(self.name) for op in self.spec.graph)
-        if len({scale for _, scale in pairs}) > 1 or len(pairs) < uses:
+        if len({scale for (_, scale), _ in pairs}) > 1 or len(pairs) < uses:
             raise self.refused(
                 "not all that uses it multiplies it by one scale", "Read its tensor again for the others."
             )
-        operands = {operand for product, _ in pairs for operand in (product.lhs, product.rhs)}
-        for other in sorted(operands - self.schedule.materialize.keys()):
-            hint = f"Materialize {quote(other)} as well."
-            raise self.refused("of a product with scales both operands are, or none", hint)
-        return pairs[0][1]
+        return pairs[0][0][1], [scale for _, (_, scale) in pairs]
+
+
+def _scaled_operands(op: Mma) -> list[tuple[str, str]]:
+    """The operands of a product, each with what the product multiplies it by; none of one without scales."""
+    return list(zip((op.lhs, op.rhs), op.scales or (), strict=False))
 
 
 def _definitions(
@@ -198,22 +210,30 @@ def _replaced(
     spec: KernelSpec, body: Sequence[AnyOp], values: Mapping[str, _Value], shapes: Mapping[str, tuple[str, ...]]
 ) -> tuple[AnyOp, ...]:
     """The graph that reads ``values``, and inputs of these ``shapes``, where they were made."""
-
-    def changed(op: AnyOp) -> AnyOp:
+    result: list[AnyOp] = []
+    for op in body:
         update: dict[str, Any] = {}
         if isinstance(op, Structured):
-            return op.with_bodies(lambda inner: _replaced(spec, inner, values, shapes))
-        if isinstance(op, Mma) and op.lhs in values:
-            update = {"scales": None}
+            result.append(op.with_bodies(lambda inner: _replaced(spec, inner, values, shapes)))
+            continue
+        if isinstance(op, Mma) and not values.keys().isdisjoint((op.lhs, op.rhs)):
+            here = [pair for pair in _scaled_operands(op) if pair[0] not in values]
+            scaled = {operand: times_scale(spec, operand, scale) for operand, scale in here}
+            known = {getattr(one, "name", "") for one in result}
+            for one in scaled.values():
+                one.was_written_at(op.positions)
+                result += [one] if one.name not in known else []
+            names = {operand: one.name for operand, one in scaled.items()}
+            update = {"scales": None, "lhs": names.get(op.lhs, op.lhs), "rhs": names.get(op.rhs, op.rhs)}
         elif isinstance(op, Read) and op.tensor in shapes:
             update = {"tensor": made_name(spec, op.tensor), "dims": op.dims or shapes[op.tensor]}
         elif isinstance(op, ValueOp) and op.name in values:
             read = Read(name=op.name, tensor=made_name(spec, op.name), dims=values[op.name].dims)
             read.was_written_at(op.positions)
-            return cast("AnyOp", read)
-        return op.model_copy(update=update) if update else op
-
-    return tuple(map(changed, body))
+            result.append(cast("AnyOp", read))
+            continue
+        result.append(op.model_copy(update=update) if update else op)
+    return tuple(result)
 
 
 def _without_unused(body: tuple[AnyOp, ...], values: Mapping[str, _Value]) -> tuple[AnyOp, ...]:
