@@ -169,7 +169,7 @@ class KernelArtifact:
     """A kernel compiled for one target.
 
     Arguments are bound in this order: `tensors` (inputs, then outputs), one scratch buffer per entry of
-    `scratch_bytes`, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`, every one
+    `scratch_bytes`, which is zeros when a launch starts and when it ends, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`, every one
     of `numbers` as two, the lower half first, and the words of every scalar, in the order of `scalars`.
     `binaries` are ordered best first; the first whose `requires` the machine meets is used.
 
@@ -194,7 +194,7 @@ class KernelArtifact:
     """Dynamic shared memory of one workgroup, to be asked for at the launch."""
     scratch_bytes: tuple[SizeExpr, ...] = ()
     tensor_maps: tuple[TensorMap, ...] = ()
-    """Passed by value between the tensors and the scratch buffers, 128 bytes each."""
+    """Passed by value behind the scratch buffers, 128 bytes each."""
     assumptions: tuple[Assumption, ...] = ()
     spec_sha256: str = ""
     compiler: str = ""
