@@ -68,9 +68,9 @@ def test_views_are_passed_as_an_aligned_address_with_offset_and_strides() -> Non
     assert launch["sizes"] == [33, 9, 16, 3, 0, 40 - 2**31, 3]
 
 
-def test_tensor_maps_stand_between_tensors_and_scratch() -> None:
+def test_tensor_maps_stand_behind_scratch() -> None:
     maps = (TensorMap("double", (64,)), TensorMap("x", (128,)))
-    artifact, cuda = replace(scaled_interface(), backend="cuda", tensor_maps=maps), StandInCuda("pppmmpi")
+    artifact, cuda = replace(scaled_interface(), backend="cuda", tensor_maps=maps), StandInCuda("ppppmmi")
     launcher = CudaLauncher(artifact, [_PTX], _CPU, cuda.driver)
     tensors = [torch.zeros(500) for _ in range(3)]
     for _ in range(2):

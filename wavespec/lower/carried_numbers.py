@@ -35,9 +35,10 @@ def loop_with(bounds: Mapping[str, object], starts: Numbers, body: Body, fresh: 
 
     ``bounds``: its other attributes; ``starts``: what is carried into the first step.
     """
-    here, end = ([Value(fresh(value.name), COUNT) for value in starts.values()] for _ in range(2))
+    here = [Value(fresh(value.name), COUNT) for value in starts.values()]
     inside, following = body(dict(zip(starts, here, strict=True)))
+    end = [Value(fresh(value.name), COUNT) for value in starts.values()]
     binds = [bind(value, symbol) for symbol, value in zip(starts, here, strict=True)]
     region = Region(tuple(here), (*binds, *inside), tuple(following[symbol] for symbol in starts))
     attributes = attribute_pairs({"step": const(1), "unroll": 1, **bounds})
-    return Op("for", (*starts.values(),), tuple(end), attributes, region)
+    return Op("for", tuple(starts.values()), tuple(end), attributes, region)

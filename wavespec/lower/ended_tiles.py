@@ -94,6 +94,7 @@ def parts_in_turn(kernel: Kernel, worker: Expr, workers: Expr, ended: EndedTiles
             return (loop, number(following, end)), {BEFORE: following}
 
         walk = ended.around({BEFORE: start}, part, fresh)
-        return (let(late.args[0], workers - 1 - worker), constant(start, 0), walk)
+        known = () if late.is_const else (let(late.args[0], workers - 1 - worker),)
+        return (*known, constant(start, 0), walk)
 
     return Walk(worker + turn * workers - BEFORE, loops, (late, PART, BEFORE, HERE))

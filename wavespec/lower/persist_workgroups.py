@@ -106,10 +106,11 @@ class PersistWorkgroups(Pass):
 
 def _dealt(kernel: Kernel, own: Expr, workers: Expr, turn: Expr, named: Mapping[str, Expr]) -> Walk:
     """Tiles that are dealt out by formulas of the round."""
-    count, most = symbol("tiles", 0, MOST_TILES), workers.high
+    count = symbol("tiles", 0, MOST_TILES)
     dealt = DealtTiles.in_turn(own, workers, turn, count)
     ordered = {f"wg{split.axis}" for split in kernel.distribution.workgroup if split.order is not None}
-    if (ordered or differ_in_steps(kernel)) and most != 1:
+    axes = {f"wg{axis}" for axis in range(len(kernel.grid))}
+    if (ordered or differ_in_steps(kernel, axes)) and not workers.is_const:
         dealt = DealtTiles.back_and_forth(own, workers, turn, count)
         if len(named) > 1 and ordered == {[*named][-1]}:
             dealt = dealt.or_in_pairs(own, workers, turn, named)

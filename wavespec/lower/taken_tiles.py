@@ -7,7 +7,7 @@ counter back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
@@ -27,17 +27,18 @@ _ROUNDS = symbol("rounds_before", 0, MOST_TILES)
 
 
 def may_be_taken(kernel: Kernel, machine: Machine) -> bool:
-    """Whether tiles differ in steps, and waves that only copy can ask for the next one."""
+    """Whether nobody knows before a call how tiles differ in steps, and waves that only copy can ask for the next one."""
     roles = kernel.distribution.roles
     can_ask = kernel.producers > 0 and kernel.cluster == 1 and roles.order != "ping_pong"
-    return machine.counters and can_ask and differ_in_steps(kernel)
+    loaded = {op["symbol"] for op in kernel.walk() if op.is_(BIND)}
+    return machine.counters and can_ask and differ_in_steps(kernel, loaded)
 
 
-def differ_in_steps(kernel: Kernel) -> bool:
-    """Whether some tiles take more steps than others, as how far a loop of products goes says."""
-    said = {f"wg{axis}" for axis in range(len(kernel.grid))} | {op["symbol"] for op in kernel.walk() if op.is_(BIND)}
+def differ_in_steps(kernel: Kernel, said: Collection[str]) -> bool:
+    """Whether some tiles take more steps than others, as the extent of a loop of products has it, by what some symbols
+    stand for."""
     loops = [op for op in kernel.walk() if op.is_(FOR) and any(one.is_(MMA, MMA_ASYNC) for one in op.walk())]
-    return any(not said.isdisjoint((loop["upper"] - loop["lower"]).symbols) for loop in loops)
+    return any(not (loop["upper"] - loop["lower"]).symbols.isdisjoint(said) for loop in loops)
 
 
 def taken(kernel: Kernel, worker: Expr, workers: Expr, tiles: Expr, ended: EndedTiles | None) -> Walk:
