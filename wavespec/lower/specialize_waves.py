@@ -65,7 +65,7 @@ class SpecializeWaves(Pass):
         signals += [turn_signals(kernel, ring) for ring in consumer.in_turn]
         if consumer.turn is not None:
             signals.append(signal(NEXT_TURN, WAVES_IN_TURN, kernel.wave_count // WAVES_IN_TURN))
-        memories, symbols = given_in(kernel)
+        memories, symbols = given_in(kernel, by_lanes=producer.by_lanes)
         consumed = consumer.body()
         roles = (
             _role(kernel.wave_count, kernel.producers, few, _apart(producer.body(), consumed, fresh)),

@@ -47,7 +47,7 @@ from wavespec.schedule.multiply_as_decoded import multiply_as_decoded
 from wavespec.schedule.overlapped_products import overlapped_products
 from wavespec.schedule.ping_pong import TurnsNotPossible
 from wavespec.schedule.read_beside_sums import is_read_beside, read_ahead
-from wavespec.schedule.taken_numbers import seen
+from wavespec.schedule.taken_numbers import told
 from wavespec.schedule.use_beside_products import use_beside_products
 
 _GROUPS = ASYNC_COMMIT | ASYNC_WAIT
@@ -105,7 +105,7 @@ class Consumer:
             elif is_copy(self.kernel, op):
                 raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
             elif op.is_(TAKE):
-                result += seen(self.kernel, op)
+                result += told(op)
             elif op.is_(ATOMIC) and self.kernel.memory(op["memory"]).space == "counter":
                 continue
             else:
