@@ -51,7 +51,9 @@ class Worker:
                     self.known[op["symbol"]] = self.values[op.operands[0].name]
                 case "constant" if op["value"] in (0, 1):
                     self.values[op.result.name] = int(op["value"])
-                case "coordinates" if op.results[0].vector.elements == 1 and op["places"][0].symbols <= self.known.keys():
+                case "coordinates" if (
+                    op.results[0].vector.elements == 1 and op["places"][0].symbols <= self.known.keys()
+                ):
                     self.values[op.result.name] = op["places"][0].evaluate(self.known)
                 case "load" if op["memory"] in self.tables and op["offset"].symbols <= self.known.keys():
                     self.values[op.result.name] = self.tables[op["memory"]][op["offset"].evaluate(self.known)]

@@ -64,5 +64,5 @@ def test_a_right_kernel_is_clean(order: Order) -> None:
 @pytest.mark.parametrize("name", BUGS)
 def test_a_mistake_is_found(name: str) -> None:
     bug, kinds = BUGS[name]
-    found = set[str]().union(*(run(bug(ragged()), order).kinds() for order in ("forward", "reverse", 0)))
+    found = run(bug(ragged())).kinds()
     assert found & kinds, found

@@ -343,8 +343,8 @@ SIGNAL_WAIT: Final = _declare(
 TAKE: Final = _declare(
     "take",
     "-> i32 x 1",
-    "the next number of a counter, counted from `first` on, which no other workgroup is given; waves that only copy ask "
-    "for it, and all of the workgroup have it. `step`: how often this workgroup was given one before",
+    "the next number of a counter, counted from `first` on, which no other workgroup is given: waves that only copy "
+    "ask for it, and all of the workgroup have it. `step`: how often this workgroup was given one before",
     results=1,
     attributes={"memory": Kind.MEMORY, "first": Kind.EXPRESSION, "step": Kind.EXPRESSION},
 )

@@ -20,7 +20,7 @@ def bind(value: Value, symbol: Expr) -> Op:
     return Op("bind", (value,), attributes=attribute_pairs({"symbol": symbol.args[0]}))
 
 
-def number(value: Value, place: Expr) -> Op:
+def computed(value: Value, place: Expr) -> Op:
     """The operation that makes a value of an index expression."""
     return Op("coordinates", (), (value,), attribute_pairs({"places": (place,)}))
 

@@ -9,7 +9,7 @@ from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.thread_ops import BIND, LOAD, PURE, TILES_END
 from wavespec.lower.base import fresh_names
-from wavespec.lower.carried_numbers import COUNT, Body, Numbers, constant, loop_with, number
+from wavespec.lower.carried_numbers import COUNT, Body, Numbers, computed, constant, loop_with
 from wavespec.lower.tile_walk import MOST_TILES, Walk, in_order, let, product
 from wavespec.schedule.feeding import feeding
 
@@ -91,7 +91,7 @@ def parts_in_turn(kernel: Kernel, worker: Expr, workers: Expr, ended: EndedTiles
         def part(_: Numbers) -> tuple[Sequence[Op], Numbers]:
             following = Value(fresh("tiles"), COUNT)
             loop = loop_with({**bounds, "counts_on": True}, {}, lambda _: (inside, {}), fresh)
-            return (loop, number(following, end)), {BEFORE: following}
+            return (loop, computed(following, end)), {BEFORE: following}
 
         walk = ended.around({BEFORE: start}, part, fresh)
         known = () if late.is_const else (let(late.args[0], workers - 1 - worker),)

@@ -35,6 +35,7 @@ class SpecializeWaves(Pass):
             Loads that the places of copies are made of belong to the producer, and to both where both use them.
             ``i`` counts on over the steps of outer loops, so that copies run ahead across tiles.
             ``in_turn``: the waves that compute issue the products of a step one behind the other.
+            A number that the workgroup takes from a counter is asked for by one lane of the producer, and told to all.
             ``ping_pong``: the two waves that compute take the tiles in turns, and signal each other when they have
             issued their products, so that one ends its tile while the other multiplies.
     Errors: ``staged-outside-loop`` at the read; ``steps-not-counted`` at the loop; ``values-not-shared`` at the value;

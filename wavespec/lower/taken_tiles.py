@@ -14,7 +14,7 @@ from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs
 from wavespec.ir.thread_ops import BIND, FOR, MMA, MMA_ASYNC
 from wavespec.lower.base import fresh_names
-from wavespec.lower.carried_numbers import COUNT, Numbers, bind, constant, loop_with, number
+from wavespec.lower.carried_numbers import COUNT, Numbers, bind, computed, constant, loop_with
 from wavespec.lower.ended_tiles import BEFORE, HERE, PART, EndedTiles
 from wavespec.lower.tile_walk import MOST_TILES, Walk
 from wavespec.schedule.taken_numbers import NUMBER
@@ -27,7 +27,7 @@ _ROUNDS = symbol("rounds_before", 0, MOST_TILES)
 
 
 def may_be_taken(kernel: Kernel, machine: Machine) -> bool:
-    """Whether nobody knows before a call how tiles differ in steps, and waves that only copy can ask for the next one."""
+    """Whether values say how tiles differ in steps, and waves that only copy can ask for the next one."""
     roles = kernel.distribution.roles
     can_ask = kernel.producers > 0 and kernel.cluster == 1 and roles.order != "ping_pong"
     loaded = {op["symbol"] for op in kernel.walk() if op.is_(BIND)}
@@ -48,7 +48,7 @@ def taken(kernel: Kernel, worker: Expr, workers: Expr, tiles: Expr, ended: Ended
         fresh = fresh_names(kernel)
         first, rounds, before = (Value(fresh(name), COUNT) for name in ("number", "rounds", "tiles"))
         if ended is None:
-            start = (number(first, worker), bind(first, NUMBER))
+            start = (computed(first, worker), bind(first, NUMBER))
             walk = _rounds(tiles, workers, inside, {NUMBER: first}, fresh)
             return (*start, walk, bind(walk.results[0], NUMBER), *_set_back(kernel, workers, tiles, fresh))
 
@@ -56,11 +56,11 @@ def taken(kernel: Kernel, worker: Expr, workers: Expr, tiles: Expr, ended: Ended
             walk = _rounds(BEFORE + HERE, workers, inside, {one: here[one] for one in (NUMBER, _ROUNDS)}, fresh)
             following = Value(fresh("tiles"), COUNT)
             end = dict(zip((NUMBER, _ROUNDS), walk.results, strict=True))
-            return (walk, number(following, BEFORE + HERE)), {**end, BEFORE: following}
+            return (walk, computed(following, BEFORE + HERE)), {**end, BEFORE: following}
 
         walk = ended.around({NUMBER: first, _ROUNDS: rounds, BEFORE: before}, part, fresh)
         last, _, all_ = walk.results
-        start = (number(first, worker), constant(rounds, 0), constant(before, 0))
+        start = (computed(first, worker), constant(rounds, 0), constant(before, 0))
         return (*start, walk, bind(last, NUMBER), bind(all_, BEFORE), *_set_back(kernel, workers, BEFORE, fresh))
 
     if ended is None:
@@ -78,7 +78,7 @@ def _rounds(end: Expr, workers: Expr, inside: Sequence[Op], starts: Numbers, fre
     if _ROUNDS in starts:
         bounds |= {"lower": _ROUNDS, "counts_on": True}
         following[_ROUNDS] = Value(fresh("rounds"), COUNT)
-        body.append(number(following[_ROUNDS], turn + 1))
+        body.append(computed(following[_ROUNDS], turn + 1))
     goes_on = minimum(1, maximum(0, end - NUMBER))
     return loop_with({**bounds, "goes_on": goes_on}, starts, lambda _: (body, following), fresh)
 

@@ -34,7 +34,9 @@ _BOUND_KEPT: Final = 4096
 # torch.cuda.current_stream() builds an object and costs 4 µs more.
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)  # pyright: ignore
 
-_capturing: Callable[[], bool] = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)  # pyright: ignore
+_is_capturing: Callable[[], bool] = (
+    torch._C._cuda_isCurrentStreamCapturing if torch.backends.cuda.is_built() else bool  # pyright: ignore
+)
 
 # CUlaunchConfig of cuda.h: grid, workgroup, shared memory; then the stream, and no attributes, up to 64 bytes.
 _CONFIG: Final = "7I4xQ24x"
@@ -131,11 +133,11 @@ class CudaLauncher:
         stream = _current_stream(self._index)
         if not plan.scratch_bytes:
             return self._bound_launch(stream, addresses, (), plan) or _nothing
-        if self._is_capturing() or not all(isinstance(size, int) for size in self._artifact.scratch_bytes):
+        if _is_capturing() or not all(isinstance(size, int) for size in self._artifact.scratch_bytes):
             return _nothing  # scratch memory may be made anew, larger or for a graph
         scratch = [buffer.data_ptr() for buffer in self._scratch_of(stream, plan)]
         launch = self._bound_launch(stream, addresses, scratch, plan) or _nothing
-        return lambda: 1 if _capturing() else launch()
+        return lambda: 1 if _is_capturing() else launch()
 
     def _bound_launch(
         self, stream: int, addresses: Sequence[int], scratch: Sequence[int], plan: LaunchPlan
@@ -200,7 +202,7 @@ class CudaLauncher:
         One buffer per stream: launches of one stream run one after another, those of two streams may overlap.  A graph
         may run beside the stream that it was captured on, so that each of its launches has memory of the graph.
         """
-        if self._is_capturing():
+        if _is_capturing():
             return [self._zeros(size) for size in plan.scratch_bytes]
         buffers: list[Tensor] = []
         for number, size in enumerate(plan.scratch_bytes):
@@ -209,9 +211,6 @@ class CudaLauncher:
                 buffer = self._scratch[stream, number] = self._zeros(size)
             buffers.append(buffer)
         return buffers
-
-    def _is_capturing(self) -> bool:
-        return self._device.type == "cuda" and _capturing()
 
     def _zeros(self, size: int) -> Tensor:
         return torch.zeros(max(size, 1), dtype=torch.uint8, device=self._device)

@@ -89,7 +89,7 @@ class Producer:
         return ()
 
     def _around(self, loop: Op, wanted: Collection[str]) -> tuple[Op, ...]:
-        """A loop around others, which carries what theirs, and places of copies, are made of, and what is ``wanted``."""
+        """A loop around others, which carries what theirs, places of copies and what is ``wanted`` are made of."""
         body = loop.body
         asked_for = frozenset(number for number, value in enumerate(loop.results) if value.name in wanted)
         carried = asked_for

@@ -40,8 +40,8 @@ def given_in(kernel: Kernel, *, by_lanes: bool) -> tuple[tuple[Memory, ...], tup
 
 
 def asked(kernel: Kernel, take: Op, fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    """What waves that only copy do: one lane counts on, writes down what it was given when everybody has read the number
-    before the last one, and tells them."""
+    """What waves that only copy do: one lane counts on, writes down what it was given when everybody has read the
+    number before the last one, and tells them."""
     type_, index = take.result.vector, _index(take)
     one, given, number = (Value(fresh(name), type_) for name in ("one", "given", "number"))
     place = {"memory": _place(take), "offset": const(0), "buffer": index, "mask": (), "valid": None}
