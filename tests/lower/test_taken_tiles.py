@@ -57,7 +57,7 @@ class Worker:
                     self.values[op.result.name] = op["places"][0].evaluate(self.known)
                 case "load" if op["memory"] in self.tables and op["offset"].symbols <= self.known.keys():
                     self.values[op.result.name] = self.tables[op["memory"]][op["offset"].evaluate(self.known)]
-                case "take":
+                case "take_number":
                     self.values[op.result.name] = yield op["step"].evaluate(self.known)
                     self.values[op.result.name] += op["first"].evaluate(self.known)
                 case "atomic":
@@ -148,4 +148,4 @@ def test_tiles_are_taken_where_values_say_how_many_steps_they_have(name: str, co
 
 def test_machines_without_counters_deal_tiles_out() -> None:
     kernel = walking("attention_extend", replace(FEW, counters=False))
-    assert not any(op.name == "take" or op.get("goes_on") is not None for op in kernel.walk())
+    assert not any(op.name == "take_number" or op.get("goes_on") is not None for op in kernel.walk())

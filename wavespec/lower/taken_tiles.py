@@ -72,7 +72,7 @@ def _rounds(end: Expr, workers: Expr, inside: Sequence[Op], starts: Numbers, fre
     """The loop over tiles with numbers below ``end``; it carries the number that this workgroup has, and how many tiles
     it had, where there are parts."""
     turn, asked = symbol("round", 0, MOST_TILES), Value(fresh("number"), COUNT)
-    take = Op("take", (), (asked,), attribute_pairs({"memory": _TAKEN.name, "first": workers, "step": turn}))
+    take = Op("take_number", (), (asked,), attribute_pairs({"memory": _TAKEN.name, "first": workers, "step": turn}))
     body, following = [*inside, take, bind(asked, NUMBER)], {NUMBER: asked}
     bounds = {"induction": turn.args[0], "lower": const(0), "upper": const(MOST_TILES)}
     if _ROUNDS in starts:

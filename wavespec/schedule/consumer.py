@@ -22,7 +22,7 @@ from wavespec.ir.thread_ops import (
     MMA_WAIT,
     PURE,
     READS_MEMORY,
-    TAKE,
+    TAKE_NUMBER,
 )
 from wavespec.schedule.buffer_ring import (
     NEXT_TURN,
@@ -104,7 +104,7 @@ class Consumer:
                 result += with_rounds(op, kept, self.rings, self.fresh)
             elif is_copy(self.kernel, op):
                 raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
-            elif op.is_(TAKE):
+            elif op.is_(TAKE_NUMBER):
                 result += told(op)
             elif op.is_(ATOMIC) and self.kernel.memory(op["memory"]).space == "counter":
                 continue

@@ -9,7 +9,7 @@ from dataclasses import replace
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region
 from wavespec.ir.thread import Mask, row_axis
-from wavespec.ir.thread_ops import ATOMIC, BIND, BULK_COPY, COPY_ASYNC, FILLS, FOR, LET, LOAD, TAKE
+from wavespec.ir.thread_ops import ATOMIC, BIND, BULK_COPY, COPY_ASYNC, FILLS, FOR, LET, LOAD, TAKE_NUMBER
 from wavespec.schedule.buffer_ring import (
     BufferRing,
     copies_into,
@@ -58,7 +58,7 @@ class Producer:
         for op in ops:
             if outside and once and op is once[-1]:
                 kept = self._fill(once, outside)
-            elif op.region is None and not op.is_(TAKE) and any(value.name in wanted for value in op.results):
+            elif op.region is None and not op.is_(TAKE_NUMBER) and any(value.name in wanted for value in op.results):
                 kept = [op]
             else:
                 kept = self._own(op, wanted)
@@ -77,7 +77,7 @@ class Producer:
     def _own(self, op: Op, wanted: Collection[str]) -> Sequence[Op]:
         if op.is_(LET) or (op.is_(BIND) and op["symbol"] == NUMBER.args[0]):
             return (op,)
-        if op.is_(TAKE):
+        if op.is_(TAKE_NUMBER):
             return asked(self.kernel, op, self.fresh)
         if op.is_(ATOMIC) and self.kernel.memory(op["memory"]).space == "counter":
             return (op,)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs
-from wavespec.ir.thread_ops import TAKE
+from wavespec.ir.thread_ops import TAKE_NUMBER
 from wavespec.schedule.buffer_ring import in_first_lane, make, signal
 
 NUMBER = symbol("number_taken", 0, 2**30)
@@ -25,7 +25,7 @@ def given_in(kernel: Kernel, *, by_lanes: bool) -> tuple[tuple[Memory, ...], tup
 
     ``by_lanes``: all lanes of the waves that only copy run, not one.
     """
-    found = [op for op in kernel.walk() if op.is_(TAKE)]
+    found = [op for op in kernel.walk() if op.is_(TAKE_NUMBER)]
     readers = kernel.lanes * kernel.wave_count + (kernel.lanes * kernel.producers if by_lanes else 1)
     memories = [
         memory
