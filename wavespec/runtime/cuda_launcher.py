@@ -86,6 +86,12 @@ def _nothing() -> int:
     return 1
 
 
+def _unless_captured(launch: Callable[[], int], scratch: Sequence[Tensor]) -> int:
+    """A launch with the scratch memory of a stream, which is kept as long as the launch is."""
+    del scratch
+    return 1 if _is_capturing() else launch()
+
+
 class _Thread(threading.local):
     """Exists in a thread in which `prepare` was called."""
 
@@ -135,9 +141,9 @@ class CudaLauncher:
             return self._bound_launch(stream, addresses, (), plan) or _nothing
         if _is_capturing() or not all(isinstance(size, int) for size in self._artifact.scratch_bytes):
             return _nothing  # scratch memory may be made anew, larger or for a graph
-        scratch = [buffer.data_ptr() for buffer in self._scratch_of(stream, plan)]
-        launch = self._bound_launch(stream, addresses, scratch, plan) or _nothing
-        return lambda: 1 if _is_capturing() else launch()
+        scratch = self._scratch_of(stream, plan)
+        launch = self._bound_launch(stream, addresses, tuple(map(Tensor.data_ptr, scratch)), plan)
+        return partial(_unless_captured, launch, scratch) if launch else _nothing
 
     def _bound_launch(
         self, stream: int, addresses: Sequence[int], scratch: Sequence[int], plan: LaunchPlan
