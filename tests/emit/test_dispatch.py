@@ -40,6 +40,7 @@ from wavespec.ir.thread_ops import (
     SIGNAL_WAIT,
     STAGGER,
     STORE_MATRIX,
+    TAKE_NUMBER,
     THREAD_OPS,
     TILES_END,
 )
@@ -54,7 +55,7 @@ OF_MANY_WAVES = (
     BESIDE_LANES | BARRIER | SHUFFLE | FROM_LANE | LOAD_MATRIX | COPY_ASYNC | ASYNC_COMMIT | ASYNC_WAIT | STAGGER
 )
 OF_CPUS = ACCUMULATE | PREFETCH | LOAD_TILE
-OF_PASSES = TILES_END
+OF_PASSES = TILES_END | TAKE_NUMBER
 """What a pass takes away before anybody writes or runs the kernel."""
 
 AMX = next(machine for machine in machines("cpu") if any(row.emit.startswith("amx:") for row in machine.instructions))

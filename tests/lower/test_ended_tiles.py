@@ -51,10 +51,10 @@ def test_the_tiles_of_each_part_are_walked_over() -> None:
         let {symbol = "late", value = [workers - workgroup - 1]}
         %tiles = constant {value = 0} : i32x1
         %tiles.3 = for %tiles {induction = "part", lower = [0], step = [1], unroll = 1, upper = [G]} : i32x1 (%tiles.1 : i32x1) do
+          bind %tiles.1 {symbol = "tiles_before"}
           let {symbol = "wg2", value = [part]}
           %length = load {memory = "lengths", offset = [wg2]} : i32x1
           bind %length {symbol = "value_length", uniform = true}
-          bind %tiles.1 {symbol = "tiles_before"}
           let {symbol = "tiles_here", value = [N*max(min((M + 63)//64, (value_length + 63)//64), 0)]}
           for {counts_on = true, induction = "round", lower = [(late + tiles_before)//workers], step = [1], unroll = 1, upper = [(late + tiles_before + tiles_here)//workers]} () do
             let {symbol = "tile", value = [0 - tiles_before + workgroup + round*workers]}
@@ -76,7 +76,7 @@ def walked(kernel: Kernel, workgroup: int, known: dict[str, int], lengths: list[
     *before, parts = kernel.body
     bind_all(before, known)
     taken: list[tuple[int, ...]] = []
-    known |= dict.fromkeys(("tiles_before", "rounds_before", "first_worker"), 0)
+    known |= {"tiles_before": 0}
     for known["part"], known["value_length"] in enumerate(lengths):
         bind_all(parts.body.ops, known)
         (loop,) = (op for op in parts.body.ops if op.name == "for")
@@ -115,30 +115,6 @@ def test_every_tile_is_taken_once_and_rounds_count_on(
     kernel = PersistWorkgroups()(text.kernel(BODY), NVIDIA)
     taken = all_taken(kernel, {"M": 200, "N": columns, "G": len(lengths)}, lengths)
     assert not taken or max(map(len, taken)) - min(map(len, taken)) <= 1
-
-
-ORDERED = PARTS.changed(("workgroup M 64 0", "workgroup M 64 0 order [tile.count - tile.index - 1]"))
-
-
-@given(st.lists(st.integers(-70, 400), max_size=5), st.integers(1, 3), st.integers(1, 5))
-def test_tiles_that_get_shorter_are_dealt_back_and_forth_in_each_part(
-    lengths: list[int], columns: int, workers: int
-) -> None:
-    text = ORDERED.changed(("group 1 persistent", f"group 1 persistent workers {workers}"))
-    kernel = PersistWorkgroups()(text.kernel(BODY), NVIDIA)
-    taken = all_taken(kernel, {"M": 400, "N": columns, "G": len(lengths)}, lengths)
-    owners = {tuple(place): number for number, rounds in enumerate(taken) for _, *place in rounds}
-    for part in range(len(lengths)) if columns == 1 else ():
-        dealt = [owners[place] for place in sorted(owners, reverse=True) if place[2] == part]
-        both = dealt[: 2 * len(taken)]
-        assert both[len(taken) :] == both[: len(taken)][::-1][: max(0, len(both) - len(taken))], "forth, then back"
-
-
-def test_what_is_dealt_of_one_part_is_as_long_for_all() -> None:
-    """Eight tiles, the longest first, for each of two batches, and four workers: the sum of places is the same."""
-    kernel = PersistWorkgroups()(ORDERED.changed((" persistent", " persistent workers 4")).kernel(BODY), NVIDIA)
-    known = {"M": 512, "N": 1, "G": 2}
-    assert {sum(place for _, place, *_ in walked(kernel, number, known, [512, 512])) for number in range(4)} == {14}
 
 
 @pytest.mark.parametrize("offset", ["wg0", "wg2 + lane"])

@@ -68,9 +68,9 @@ def test_views_are_passed_as_an_aligned_address_with_offset_and_strides() -> Non
     assert launch["sizes"] == [33, 9, 16, 3, 0, 40 - 2**31, 3]
 
 
-def test_tensor_maps_stand_between_tensors_and_scratch() -> None:
+def test_tensor_maps_stand_behind_scratch() -> None:
     maps = (TensorMap("double", (64,)), TensorMap("x", (128,)))
-    artifact, cuda = replace(scaled_interface(), backend="cuda", tensor_maps=maps), StandInCuda("pppmmpi")
+    artifact, cuda = replace(scaled_interface(), backend="cuda", tensor_maps=maps), StandInCuda("ppppmmi")
     launcher = CudaLauncher(artifact, [_PTX], _CPU, cuda.driver)
     tensors = [torch.zeros(500) for _ in range(3)]
     for _ in range(2):
@@ -112,6 +112,22 @@ def test_scratch_follows_the_tensors_and_is_kept() -> None:
         _launch(launcher, tensors, artifact, N=500)
     first, second = (launch["pointers"] for launch in cuda.launches)
     assert first == second and first[:3] == [tensor.data_ptr() for tensor in tensors] and first[3] != 0
+
+
+def test_a_launch_in_a_graph_has_scratch_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact, cuda = replace(scaled_interface(), backend="cuda", scratch_bytes=(4,)), StandInCuda("ppppi")
+    launcher, tensors = CudaLauncher(artifact, [_PTX], _CPU, cuda.driver), [torch.zeros(500) for _ in range(3)]
+    addresses, plan = [tensor.data_ptr() for tensor in tensors], make_plan(artifact, {"N": 500})
+    bound = launcher.bind(addresses, plan)
+    assert bound() == 0, "of a size that stays, scratch is the stream's"
+    captured = [False]
+    monkeypatch.setattr(module, "_is_capturing", lambda: captured[0])
+    launcher.launch(tensors, addresses, plan)
+    captured[0] = True
+    assert bound() and launcher.bind(addresses, plan)(), "left to a launch that makes some"
+    launcher.launch(tensors, addresses, plan)
+    first, second, of_graph = (launch["pointers"][3] for launch in cuda.launches)
+    assert first == second != of_graph
 
 
 def test_tensors_that_are_not_aligned_are_launched_as_copies() -> None:

@@ -235,7 +235,8 @@ class BulkCopies(Emitter):
         if key not in self.maps:
             if op.get("windows"):
                 self._limit_windows(op["windows"], tensor)
-            self.maps[key] = self.memory.binding(len(self.function.tensors()) + len(self.maps), 0)
+            pointers = len(self.function.tensors()) + len(self.function.counters())
+            self.maps[key] = self.memory.binding(pointers + len(self.maps), 0)
         return self.maps[key]
 
     def _limit_windows(self, windows: Sequence[CopiedWindow], tensor: str) -> None:

@@ -50,7 +50,7 @@ def pipeline_layout(interface: KernelArtifact) -> str:
     read = "#hal.pipeline.binding<storage_buffer, ReadOnly>"
     write = "#hal.pipeline.binding<storage_buffer>"
     bindings = [write if tensor.written else read for tensor in interface.tensors]
-    bindings += [read] * len(interface.tensor_maps) + [write] * len(interface.scratch_bytes)
+    bindings += [write] * len(interface.scratch_bytes) + [read] * len(interface.tensor_maps)
     return f"#hal.pipeline.layout<constants = {interface.constant_count}, bindings = [{', '.join(bindings)}]>"
 
 

@@ -89,6 +89,7 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         workgroup_size=(kernel.threads if machine.concurrent_waves else 1, 1, 1),
         binaries=(),
         shared_memory_bytes=0,
+        scratch_bytes=tuple(memory.dtype.bytes for memory in kernel.memories if memory.space == "counter"),
         assumptions=(
             *size_assumptions(asked, used, smallest_sizes(resolved)),
             *_assumptions(resolved.assumptions, resolved.values),

@@ -91,8 +91,8 @@ def module_to_binaries(
 
 
 def _with_tensor_maps(compiled: Compiled, interface: KernelArtifact) -> Compiled:
-    """The same with tensor maps as parameters by value: those after the pointers of tensors."""
-    first = len(interface.tensors)
+    """The same with tensor maps as parameters by value: those after the pointers of tensors and of scratch memory."""
+    first = len(interface.tensors) + len(interface.scratch_bytes)
     ordinals = range(first, first + len(interface.tensor_maps))
     dumped = {
         name: descriptors_by_value(data.decode(), interface.entry_point, ordinals).encode()

@@ -25,7 +25,7 @@ from wavespec.ir.op import Op, Region, TileType, Value, VectorType
 from wavespec.ir.op import attribute_pairs as attribute_pairs
 from wavespec.ir.quotients import joined
 
-Space = Literal["global", "shared", "private", "signal"]
+Space = Literal["global", "shared", "private", "signal", "counter"]
 
 
 @node
@@ -41,6 +41,7 @@ class Memory:
     ``shares``: the shared memory whose bytes it has, as waves that only copy fill one for a loop and then this one.
     ``strides``, ``start``: of a tensor whose elements are where a call says, see `wavespec.ir.strided`.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
+    ``counter``: a number that the workgroups of a launch have in common; it is 0 when a launch starts and when it ends.
     """
 
     name: str

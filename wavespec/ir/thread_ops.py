@@ -340,6 +340,14 @@ SIGNAL_WAIT: Final = _declare(
     "`release`. `landed`: matrix units and bulk copies that are ordered after it see what has landed",
     attributes={**_SIGNAL, "phase": Kind.EXPRESSION, "acquire": _FALSE, "landed": _FALSE},
 )
+TAKE_NUMBER: Final = _declare(
+    "take_number",
+    "-> i32 x 1",
+    "the next number of a counter, counted from `first` on, which no other workgroup is given: waves that only copy "
+    "ask for it, and all of the workgroup have it. `step`: how often this workgroup was given one before",
+    results=1,
+    attributes={"memory": Kind.MEMORY, "first": Kind.EXPRESSION, "step": Kind.EXPRESSION},
+)
 
 # The asynchronous matrix unit
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
-from wavespec.ir.kernel import Kernel, Op, Region, Value, VectorType, attribute_pairs
+from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.thread_ops import BIND, LOAD, PURE, TILES_END
 from wavespec.lower.base import fresh_names
-from wavespec.lower.dealt_tiles import DealtTiles
-from wavespec.lower.tile_walk import MOST_TILES, in_order, let, product
+from wavespec.lower.carried_numbers import COUNT, Body, Numbers, computed, constant, loop_with
+from wavespec.lower.tile_walk import MOST_TILES, Walk, in_order, let, product
 from wavespec.schedule.feeding import feeding
 
 PART = symbol("part", 0, MOST_TILES)
@@ -21,49 +19,6 @@ BEFORE = symbol("tiles_before", 0, MOST_TILES)
 """Tiles of the parts before."""
 HERE = symbol("tiles_here", 0, MOST_TILES)
 """Tiles of this part."""
-ROUNDS = symbol("rounds_before", 0, MOST_TILES)
-"""Rounds in which this worker had a tile of the parts before."""
-
-
-@dataclass(frozen=True, slots=True)
-class DealtParts:
-    """How the tiles of parts are dealt out.
-
-    ``number`` of a tile in its part, in a round; ``lower``, ``upper``: the rounds of this worker; ``once``: values of
-    symbols in a part; ``carried``: numbers that are 0 in the first part, and what they are in the next one.
-    """
-
-    number: Expr
-    lower: Expr
-    upper: Expr
-    once: Mapping[Expr, Expr]
-    carried: Mapping[Expr, Expr]
-
-    @classmethod
-    def in_turn(cls, worker: Expr, workers: Expr, late: Expr, turn: Expr) -> DealtParts:
-        """One after another, whatever part they are of; ``late``: how many workers take a tile behind this one."""
-        end = BEFORE + HERE
-        lower, upper = (BEFORE + late) // workers, (end + late) // workers
-        return cls(worker + turn * workers - BEFORE, lower, upper, {}, {BEFORE: end})
-
-    @classmethod
-    def back_and_forth(cls, worker: Expr, workers: Expr, turn: Expr) -> DealtParts:
-        """Those of a part back and forth, so that nobody always has the longer ones of tiles that get shorter.
-
-        The next part begins with whom the last round of this one has not reached: those behind the others where it
-        went forth, and the first ones where it came back.
-        """
-        first, place = (symbol(name, 0, workers.high) for name in ("first_worker", "worker_place"))
-        dealt = DealtTiles.back_and_forth(place, workers, turn - ROUNDS, HERE)
-        reached = HERE % workers * (1 - HERE // workers % 2)
-        carried = {ROUNDS: ROUNDS + dealt.rounds, first: (first + reached) % workers}
-        once = {place: (worker + workers - first) % workers}  # counted from who takes the first tile of this part
-        return cls(dealt.number, ROUNDS, ROUNDS + dealt.rounds, once, carried)
-
-    @property
-    def symbols(self) -> tuple[Expr, ...]:
-        """Those that have a value in a part."""
-        return (*self.carried, *self.once)
 
 
 class EndNotUniform(WavespecError, code="end-not-uniform"):
@@ -110,31 +65,36 @@ class EndedTiles:
         waves = {name for name, _ in self._kernel.waves}
         return is_loaded and used.isdisjoint({"lane", *own, *waves})
 
-    def around(self, loop: Op, dealt: DealtParts) -> tuple[Op, ...]:
-        """A loop over all parts, with ``loop`` in it over those tiles of a part that a workgroup takes.
-
-        Rounds are counted over all parts.
-        """
-        fresh, number = fresh_names(self._kernel), VectorType(DTYPES["i32"], 1)
-        values = ([Value(fresh("tiles"), number) for _ in range(4)] for _ in dealt.carried)
-        start, before, following, all_ = zip(*values, strict=True)
-        loop = loop.with_(lower=dealt.lower, upper=dealt.upper, counts_on=True)
+    def around(self, starts: Numbers, body: Body, fresh: Callable[[str], str]) -> Op:
+        """A loop over all parts, which carries numbers, with what is done for one of them inside."""
         places = in_order(PART, self.outer) if self.outer else {}
-        carried = zip(before, following, dealt.carried.items(), strict=True)
-        known = [(old, new, symbol.args[0], value) for old, new, (symbol, value) in carried]
-        inside = (
-            *(let(name, place) for name, place in places.items() if not self._kernel.symbol(name).is_const),
-            *self._loads,
-            *(Op("bind", (old,), attributes=attribute_pairs({"symbol": name})) for old, _, name, _ in known),
-            let(HERE.args[0], product(self.inner.values())),
-            *(let(symbol.args[0], value) for symbol, value in dealt.once.items()),
-            loop,
-            *(Op("coordinates", (), (new,), attribute_pairs({"places": (value,)})) for _, new, _, value in known),
-        )
-        parts = product(self.outer.values())
-        bounds = {"induction": PART.args[0], "lower": const(0), "upper": parts, "step": const(1), "unroll": 1}
-        region = Region(before, inside, following)
-        return (
-            *(Op("constant", (), (one,), attribute_pairs({"value": 0})) for one in start),
-            Op("for", start, all_, attribute_pairs(bounds), region),
-        )
+
+        def part(here: Numbers) -> tuple[Sequence[Op], Numbers]:
+            inside, following = body(here)
+            known = [let(name, place) for name, place in places.items() if not self._kernel.symbol(name).is_const]
+            return (*known, *self._loads, let(HERE.args[0], product(self.inner.values())), *inside), following
+
+        bounds = {"induction": PART.args[0], "lower": const(0), "upper": product(self.outer.values())}
+        return loop_with(bounds, starts, part, fresh)
+
+
+def parts_in_turn(kernel: Kernel, worker: Expr, workers: Expr, ended: EndedTiles) -> Walk:
+    """Tiles one after another, whatever part they are of; rounds are counted over all parts."""
+    turn, most = symbol("round", 0, MOST_TILES), workers.high or 1
+    late, end = symbol("late", 0, most - 1), BEFORE + HERE  # how many workers take a tile behind this one
+    bounds = {"induction": turn.args[0], "lower": (BEFORE + late) // workers, "upper": (end + late) // workers}
+
+    def loops(inside: Sequence[Op]) -> tuple[Op, ...]:
+        fresh = fresh_names(kernel)
+        start = Value(fresh("tiles"), COUNT)
+
+        def part(_: Numbers) -> tuple[Sequence[Op], Numbers]:
+            following = Value(fresh("tiles"), COUNT)
+            loop = loop_with({**bounds, "counts_on": True}, {}, lambda _: (inside, {}), fresh)
+            return (loop, computed(following, end)), {BEFORE: following}
+
+        walk = ended.around({BEFORE: start}, part, fresh)
+        known = () if late.is_const else (let(late.args[0], workers - 1 - worker),)
+        return (*known, constant(start, 0), walk)
+
+    return Walk(worker + turn * workers - BEFORE, loops, (late, PART, BEFORE, HERE))

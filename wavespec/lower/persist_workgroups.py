@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import ceildiv, const, maximum, minimum, symbol
-from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
-from wavespec.ir.thread_ops import FOR, MMA, MMA_ASYNC, TILES_END
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread_ops import TILES_END
 from wavespec.ir.tile_order import tile_at
-from wavespec.lower.base import Pass
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.carried_numbers import loop_with
 from wavespec.lower.dealt_tiles import DealtTiles
-from wavespec.lower.ended_tiles import HERE, PART, DealtParts, EndedTiles
+from wavespec.lower.ended_tiles import EndedTiles, parts_in_turn
+from wavespec.lower.taken_tiles import differ_in_steps, may_be_taken, taken
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
-from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, let, product
+from wavespec.lower.tile_walk import MOST_TILES, Walk, defined, in_bands, let, product
 from wavespec.schema.checking.check_orders import EndOfLaunch
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -37,9 +40,11 @@ class PersistWorkgroups(Pass):
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
             same time share what they read.  The grid has one axis and at most one workgroup per processor, or as many
             as the schedule says (``count``).  Where tiles of a dim have an order, such as the longest first, they are
-            dealt out so that all have as much to do (`DealtTiles`).  A cluster takes tiles that are neighbours along
-            axis 0, the last of which may lie beyond the edge.  Where ``tiles_end`` says so, tiles come in parts: ``for
-            part`` around, with the loads that say how many tiles a part has, and rounds that go on from part to part.
+            dealt out so that all have as much to do (`DealtTiles`).  Where values say how many steps tiles take,
+            workgroups ask a counter for the next one: ``for round`` ends with ``take_number``, and goes on while there
+            is a tile.  A cluster takes tiles that are neighbours along axis 0, the last of which may lie beyond the
+            edge.  Where ``tiles_end`` says so, tiles come in parts: ``for part`` around, with the loads that say how
+            many tiles a part has, and rounds that go on from part to part.
     Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule; ``end-of-launch``, ``end-not-uniform`` at
             the constraint.
     """
@@ -78,17 +83,13 @@ class PersistWorkgroups(Pass):
         by_machine = machine.raster_group if len(places) == 2 and not plan.has_orders else 1
         group = max(1, (plan.group or by_machine) // kernel.cluster)
         own = first // kernel.cluster
-        dealt = DealtTiles.in_turn(own, workers, turn, count)
-        ordered = {f"wg{split.axis}" for split in plan.workgroup if split.order is not None}
-        if (ordered or _differ_in_steps(kernel)) and most > 1 and not ended:
-            dealt = DealtTiles.back_and_forth(own, workers, turn, count)
-            if len(named) > 1 and ordered == {[*named][-1]}:
-                dealt = dealt.or_in_pairs(own, workers, turn, named)
-        late = symbol("late", 0, most - 1)
-        parts = DealtParts.in_turn(own, workers, late, turn)
-        if ordered and most > 1:
-            parts = DealtParts.back_and_forth(own, workers, turn)
-        values = {**dealt.each, "tile": parts.number if ended else dealt.number, **in_bands(tile, named, group)}
+        if most > 1 and may_be_taken(kernel, machine):
+            walk = taken(kernel, own, workers, count, ended)
+        elif ended:
+            walk = parts_in_turn(kernel, own, workers, ended)
+        else:
+            walk = _dealt(kernel, own, workers, turn, named)
+        values = {**walk.each, "tile": walk.number, **in_bands(tile, named, group)}
         if kernel.cluster > 1:
             values["wg0"] = values["wg0"] * kernel.cluster + rank
         values |= {
@@ -96,25 +97,29 @@ class PersistWorkgroups(Pass):
             for split in plan.workgroup
             if (name := f"wg{split.axis}") in values
         }
-        kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank, *dealt.symbols), values)
-        bounds = {"induction": "round", "lower": const(0), "upper": dealt.rounds, "step": const(1), "unroll": 1}
-        inside = (*lets, *(ended.rest if ended else kernel.body))
-        loop = Op("for", attributes=attribute_pairs(bounds), region=Region((), inside, ()))
+        kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank, *walk.symbols), values)
         before = [let("tiles", tiles)]
         before += [let("workers", minimum(count, most))] if most > 1 else []
         before += [let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
-        before += [let(name, value) for name, value in dealt.once.items()]
-        loops: tuple[Op, ...] = (loop,)
-        if ended:
-            kernel = kernel.with_symbols(late, PART, HERE, *parts.symbols)
-            before += [let("late", workers - 1 - own)] if "late" in parts.lower.symbols else []
-            loops = ended.around(loop, parts)
-        grid = (minimum(tiles, most) * kernel.cluster,)
-        return replace(kernel, grid=grid, joined=(), body=(*before, *loops))
+        loops = walk.loops((*lets, *(ended.rest if ended else kernel.body)))
+        grid, memories = (minimum(tiles, most) * kernel.cluster,), (*kernel.memories, *walk.memories)
+        return replace(kernel, grid=grid, joined=(), memories=memories, body=(*before, *loops))
 
 
-def _differ_in_steps(kernel: Kernel) -> bool:
-    """Whether some tiles take more steps than others, as how far a loop of products goes says."""
+def _dealt(kernel: Kernel, own: Expr, workers: Expr, turn: Expr, named: Mapping[str, Expr]) -> Walk:
+    """Tiles that are dealt out by formulas of the round."""
+    count = symbol("tiles", 0, MOST_TILES)
+    dealt = DealtTiles.in_turn(own, workers, turn, count)
+    ordered = {f"wg{split.axis}" for split in kernel.distribution.workgroup if split.order is not None}
     axes = {f"wg{axis}" for axis in range(len(kernel.grid))}
-    loops = [op for op in kernel.walk() if op.is_(FOR) and any(one.is_(MMA, MMA_ASYNC) for one in op.walk())]
-    return any(not axes.isdisjoint((loop["upper"] - loop["lower"]).symbols) for loop in loops)
+    if (ordered or differ_in_steps(kernel, axes)) and not workers.is_const:
+        dealt = DealtTiles.back_and_forth(own, workers, turn, count)
+        if len(named) > 1 and ordered == {[*named][-1]}:
+            dealt = dealt.or_in_pairs(own, workers, turn, named)
+
+    def loops(inside: Sequence[Op]) -> tuple[Op, ...]:
+        bounds = {"induction": turn.args[0], "lower": const(0), "upper": dealt.rounds}
+        loop = loop_with(bounds, {}, lambda _: (inside, {}), fresh_names(kernel))
+        return (*(let(name, value) for name, value in dealt.once.items()), loop)
+
+    return Walk(dealt.number, loops, dealt.symbols, each=dealt.each)

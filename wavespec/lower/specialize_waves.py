@@ -17,6 +17,7 @@ from wavespec.schedule.consumer import Consumer
 from wavespec.schedule.errors import NothingToCopy, ValuesNotShared
 from wavespec.schedule.issue_in_turn import turn_signals
 from wavespec.schedule.producer import Producer
+from wavespec.schedule.taken_numbers import given_in
 from wavespec.targets.machine import Machine
 
 
@@ -34,6 +35,7 @@ class SpecializeWaves(Pass):
             Loads that the places of copies are made of belong to the producer, and to both where both use them.
             ``i`` counts on over the steps of outer loops, so that copies run ahead across tiles.
             ``in_turn``: the waves that compute issue the products of a step one behind the other.
+            A number that the workgroup takes from a counter is asked for by one lane of the producer, and told to all.
             ``ping_pong``: the two waves that compute take the tiles in turns, and signal each other when they have
             issued their products, so that one ends its tile while the other multiplies.
     Errors: ``staged-outside-loop`` at the read; ``steps-not-counted`` at the loop; ``values-not-shared`` at the value;
@@ -64,13 +66,14 @@ class SpecializeWaves(Pass):
         signals += [turn_signals(kernel, ring) for ring in consumer.in_turn]
         if consumer.turn is not None:
             signals.append(signal(NEXT_TURN, WAVES_IN_TURN, kernel.wave_count // WAVES_IN_TURN))
+        memories, symbols = given_in(kernel, by_lanes=producer.by_lanes)
         consumed = consumer.body()
         roles = (
             _role(kernel.wave_count, kernel.producers, few, _apart(producer.body(), consumed, fresh)),
             _role(0, kernel.wave_count, many, consumed),
         )
-        kernel = kernel.with_symbols(*(ring.done for ring in all_rings), *producer.symbols)
-        return replace(kernel, memories=(*kernel.memories, *signals), body=roles)
+        kernel = kernel.with_symbols(*(ring.done for ring in all_rings), *producer.symbols, *symbols)
+        return replace(kernel, memories=(*kernel.memories, *signals, *memories), body=roles)
 
 
 def _is_known_to_all(kernel: Kernel, bind: Op) -> bool:

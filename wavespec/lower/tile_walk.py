@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
-from wavespec.ir.kernel import Kernel, Op, attribute_pairs
+from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs
 
 MOST_TILES = 2**30  # sums with small numbers stay within 32 bits
 _LARGEST_GROUP = 64
@@ -16,6 +17,20 @@ _BAND = {
     "band_height": symbol("band_height", 1, _LARGEST_GROUP),
 }
 """Tiles of a whole band; first row of the band of a tile, the tile's number inside of it, and rows of the band."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Which tiles a worker computes: the ``number`` of the present one, and the ``loops`` around what is done for it.
+
+    ``symbols`` are those that the loops give values; those of ``each`` have them in front of the number.
+    """
+
+    number: Expr
+    loops: Callable[[Sequence[Op]], tuple[Op, ...]]
+    symbols: tuple[Expr, ...]
+    memories: tuple[Memory, ...] = ()
+    each: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
 
 
 def in_order(number: Expr, grid: Mapping[str, Expr]) -> dict[str, Expr]:

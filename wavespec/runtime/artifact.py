@@ -169,8 +169,9 @@ class KernelArtifact:
     """A kernel compiled for one target.
 
     Arguments are bound in this order: `tensors` (inputs, then outputs), one scratch buffer per entry of
-    `scratch_bytes`, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`, every one
-    of `numbers` as two, the lower half first, and the words of every scalar, in the order of `scalars`.
+    `scratch_bytes`, `tensor_maps`, then every dim without a compiled-in size as one 32-bit integer, in the order of
+    `dims`, every one of `numbers` as two, the lower half first, and the words of every scalar, in the order of
+    `scalars`.
     `binaries` are ordered best first; the first whose `requires` the machine meets is used.
 
     Its own launch data is for all sizes; `cases` are the same kernel compiled for some, and come first.  A kernel of
@@ -193,8 +194,9 @@ class KernelArtifact:
     shared_memory_bytes: int = 0
     """Dynamic shared memory of one workgroup, to be asked for at the launch."""
     scratch_bytes: tuple[SizeExpr, ...] = ()
+    """Of memory that no two launches have at the same time; on NVIDIA GPUs it is zeros, as a launch leaves it."""
     tensor_maps: tuple[TensorMap, ...] = ()
-    """Passed by value between the tensors and the scratch buffers, 128 bytes each."""
+    """Passed by value, 128 bytes each."""
     assumptions: tuple[Assumption, ...] = ()
     spec_sha256: str = ""
     compiler: str = ""

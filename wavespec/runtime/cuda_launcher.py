@@ -1,8 +1,7 @@
 """PTX or a cubin and torch tensors go in; the kernel is queued on torch's current stream through the CUDA
 driver.
 
-A launch neither allocates nor waits, so it can be captured in a CUDA graph once a first call has loaded the
-code (and, where the kernel has scratch memory, once it ran on that stream).
+A launch does not wait, so it can be captured in a CUDA graph once a first call has loaded the code.
 """
 
 from __future__ import annotations
@@ -35,6 +34,10 @@ _BOUND_KEPT: Final = 4096
 # torch.cuda.current_stream() builds an object and costs 4 µs more.
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)  # pyright: ignore
 
+_is_capturing: Callable[[], bool] = (
+    torch._C._cuda_isCurrentStreamCapturing if torch.backends.cuda.is_built() else bool  # pyright: ignore
+)
+
 # CUlaunchConfig of cuda.h: grid, workgroup, shared memory; then the stream, and no attributes, up to 64 bytes.
 _CONFIG: Final = "7I4xQ24x"
 _CONFIG_BYTES: Final = struct.calcsize(f"={_CONFIG}")
@@ -53,9 +56,8 @@ class _Memory:
         self._table_at = first_size + 4 * sizes + 4 * (sizes % 2)
         of_pointers = range(first_pointer, first_size, 8)
         self._offsets = (
-            *of_pointers[:tensors],
+            *of_pointers,
             *range(first_map, first_pointer, TENSOR_MAP_BYTES),
-            *of_pointers[tensors:],
             *range(first_size, first_size + 4 * sizes, 4),
         )
         values = f"{TENSOR_MAP_BYTES}s" * maps + f"{pointers}Q{sizes}i{4 * (sizes % 2)}x"
@@ -82,6 +84,12 @@ class _Launch(partial[int]):
 
 def _nothing() -> int:
     return 1
+
+
+def _unless_captured(launch: Callable[[], int], scratch: Sequence[Tensor]) -> int:
+    """A launch with the scratch memory of a stream, which is kept as long as the launch is."""
+    del scratch
+    return 1 if _is_capturing() else launch()
 
 
 class _Thread(threading.local):
@@ -118,8 +126,8 @@ class CudaLauncher:
         """Queue the kernel on `tensors` (inputs, then outputs), whose memory starts at `addresses`, behind the work
         of the current stream."""
         stream = _current_stream(self._index)
-        scratch = self._scratch_addresses(stream, plan) if plan.scratch_bytes else ()
-        launch = self._bound_launch(stream, addresses, scratch, plan)
+        scratch = self._scratch_of(stream, plan) if plan.scratch_bytes else ()
+        launch = self._bound_launch(stream, addresses, tuple(map(Tensor.data_ptr, scratch)), plan)
         if launch is None:
             self._launch_on_copies(tensors, addresses, plan)
         elif self._thread.is_prepared and (status := launch()):
@@ -128,9 +136,14 @@ class CudaLauncher:
     def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], int]:
         """The launch on the current stream, without the check of the thread's context: a thread that has none gets the
         driver's error."""
-        if plan.scratch_bytes:  # It may be made anew, larger.
-            return _nothing
-        return self._bound_launch(_current_stream(self._index), addresses, (), plan) or _nothing
+        stream = _current_stream(self._index)
+        if not plan.scratch_bytes:
+            return self._bound_launch(stream, addresses, (), plan) or _nothing
+        if _is_capturing() or not all(isinstance(size, int) for size in self._artifact.scratch_bytes):
+            return _nothing  # scratch memory may be made anew, larger or for a graph
+        scratch = self._scratch_of(stream, plan)
+        launch = self._bound_launch(stream, addresses, tuple(map(Tensor.data_ptr, scratch)), plan)
+        return partial(_unless_captured, launch, scratch) if launch else _nothing
 
     def _bound_launch(
         self, stream: int, addresses: Sequence[int], scratch: Sequence[int], plan: LaunchPlan
@@ -189,17 +202,24 @@ class CudaLauncher:
             raise ArtifactError(f"{self._artifact.name}: {error}.") from error
         return function
 
-    def _scratch_addresses(self, stream: int, plan: LaunchPlan) -> list[int]:
-        # One buffer per stream: launches of one stream run one after another, those of two streams may
-        # overlap.
+    def _scratch_of(self, stream: int, plan: LaunchPlan) -> list[Tensor]:
+        """Zeros, which a launch leaves behind as well.
+
+        One buffer per stream: launches of one stream run one after another, those of two streams may overlap.  A graph
+        may run beside the stream that it was captured on, so that each of its launches has memory of the graph.
+        """
+        if _is_capturing():
+            return [self._zeros(size) for size in plan.scratch_bytes]
         buffers: list[Tensor] = []
         for number, size in enumerate(plan.scratch_bytes):
             buffer = self._scratch.get((stream, number))
             if buffer is None or buffer.numel() < size:
-                buffer = torch.zeros(max(size, 1), dtype=torch.uint8, device=self._device)
-                self._scratch[stream, number] = buffer
+                buffer = self._scratch[stream, number] = self._zeros(size)
             buffers.append(buffer)
-        return [buffer.data_ptr() for buffer in buffers]
+        return buffers
+
+    def _zeros(self, size: int) -> Tensor:
+        return torch.zeros(max(size, 1), dtype=torch.uint8, device=self._device)
 
     def _bind_context(self) -> None:
         # The driver API, unlike torch, takes the thread's context as it is, and a new thread has none.

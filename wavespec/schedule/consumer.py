@@ -12,6 +12,7 @@ from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import (
     ASYNC_COMMIT,
     ASYNC_WAIT,
+    ATOMIC,
     BIND,
     BULK_STORE,
     FOR,
@@ -21,6 +22,7 @@ from wavespec.ir.thread_ops import (
     MMA_WAIT,
     PURE,
     READS_MEMORY,
+    TAKE_NUMBER,
 )
 from wavespec.schedule.buffer_ring import (
     NEXT_TURN,
@@ -45,6 +47,7 @@ from wavespec.schedule.multiply_as_decoded import multiply_as_decoded
 from wavespec.schedule.overlapped_products import overlapped_products
 from wavespec.schedule.ping_pong import TurnsNotPossible
 from wavespec.schedule.read_beside_sums import is_read_beside, read_ahead
+from wavespec.schedule.taken_numbers import told
 from wavespec.schedule.use_beside_products import use_beside_products
 
 _GROUPS = ASYNC_COMMIT | ASYNC_WAIT
@@ -101,6 +104,10 @@ class Consumer:
                 result += with_rounds(op, kept, self.rings, self.fresh)
             elif is_copy(self.kernel, op):
                 raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
+            elif op.is_(TAKE_NUMBER):
+                result += told(op)
+            elif op.is_(ATOMIC) and self.kernel.memory(op["memory"]).space == "counter":
+                continue
             else:
                 result.append(op)
             result += give

@@ -9,7 +9,7 @@ from dataclasses import replace
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region
 from wavespec.ir.thread import Mask, row_axis
-from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FILLS, FOR, LET, LOAD
+from wavespec.ir.thread_ops import ATOMIC, BIND, BULK_COPY, COPY_ASYNC, FILLS, FOR, LET, LOAD, TAKE_NUMBER
 from wavespec.schedule.buffer_ring import (
     BufferRing,
     copies_into,
@@ -24,6 +24,7 @@ from wavespec.schedule.carried_rounds import with_rounds
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.places_ahead import places_ahead
+from wavespec.schedule.taken_numbers import NUMBER, asked
 
 
 class Producer:
@@ -57,8 +58,10 @@ class Producer:
         for op in ops:
             if outside and once and op is once[-1]:
                 kept = self._fill(once, outside)
+            elif op.region is None and not op.is_(TAKE_NUMBER) and any(value.name in wanted for value in op.results):
+                kept = [op]
             else:
-                kept = [op] if any(value.name in wanted for value in op.results) else self._own(op)
+                kept = self._own(op, wanted)
             own += range(len(found), len(found) + len(kept))
             found += kept or [op]
         needed = feeding(found, own)
@@ -71,23 +74,29 @@ class Producer:
         """Copy once; in a loop, when what was there before is not needed any more."""
         return self._issue(copies, ring, [_empty(ring)] if ring.empty_arrivals else [])
 
-    def _own(self, op: Op) -> Sequence[Op]:
-        if op.is_(LET):
+    def _own(self, op: Op, wanted: Collection[str]) -> Sequence[Op]:
+        if op.is_(LET) or (op.is_(BIND) and op["symbol"] == NUMBER.args[0]):
+            return (op,)
+        if op.is_(TAKE_NUMBER):
+            return asked(self.kernel, op, self.fresh)
+        if op.is_(ATOMIC) and self.kernel.memory(op["memory"]).space == "counter":
             return (op,)
         if op.is_(FOR) and filled_by(self.kernel, op):
             rings = self.rings[id(op)]
             return self._loop(op.with_(lower=rings[0].lower), rings) if rings[0].is_filled else ()
         if op.is_(FOR) and any(filled_by(self.kernel, inner) for inner in op.walk()):
-            return self._around(op)
+            return self._around(op, wanted)
         return ()
 
-    def _around(self, loop: Op) -> tuple[Op, ...]:
-        """A loop around others, which carries what theirs, and places of copies, are made of."""
-        body, carried = loop.body, frozenset[int]()
+    def _around(self, loop: Op, wanted: Collection[str]) -> tuple[Op, ...]:
+        """A loop around others, which carries what theirs, places of copies and what is ``wanted`` are made of."""
+        body = loop.body
+        asked_for = frozenset(number for number, value in enumerate(loop.results) if value.name in wanted)
+        carried = asked_for
         while True:
             ops = self._kept(body.ops, id(loop), [body.yields[number].name for number in carried])
             used = {value.name for op in ops for inner in op.walk() for value in inner.operands}
-            needed = frozenset(number for number, value in enumerate(body.arguments) if value.name in used)
+            needed = frozenset(number for number, value in enumerate(body.arguments) if value.name in used) | asked_for
             if needed == carried:
                 break
             carried = needed

@@ -28,6 +28,7 @@ Kind = Literal[
     "unwaited-product",
     "signal-bytes",
     "signal-overrun",
+    "counter-left",
     "divergent-operation",
     "deadlock",
     "bank-conflict",
@@ -47,6 +48,7 @@ class Finding:
     ``unfenced-registers``: a product starts from registers that were written after the last `mma_fence`;
     ``unwaited-product``: a result is used before it is complete.  ``signal-bytes``: other bytes come than were
     announced; ``signal-overrun``: a signal may go on before everybody has seen its phase, or gets too many arrivals.
+    ``counter-left``: a counter of the launch is not 0 at its end.
     ``divergent-operation``: only some lanes of a wave execute what takes all of them.  ``deadlock``: everybody waits.
     ``bank-conflict``, a warning: lanes that are served together want different words of one bank of shared memory.
     """

@@ -53,12 +53,15 @@ class SimulatedMemory:
 def tensors_to_memories(
     kernel: Kernel, tensors: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> dict[str, SimulatedMemory]:
-    """The global memories; raises ``ValueError`` for a missing input, a wrong shape or a wrong dtype.
+    """The global memories, and counters; raises ``ValueError`` for a missing input, a wrong shape or a wrong dtype.
 
     An output that is not given starts poisoned, or as zeros where the kernel relies on that.
     """
     memories: dict[str, SimulatedMemory] = {}
     for memory in kernel.memories:
+        if memory.space == "counter":
+            zero = np.zeros(1, numpy_dtype(memory.dtype))
+            memories[memory.name] = SimulatedMemory(memory, zero, 1, Shadow(1, True), zero.copy(), (), given=True)
         if memory.space != "global":
             continue
         shape = tuple(int(extent.evaluate(sizes)) for extent in memory.shape)
@@ -132,7 +135,7 @@ def workgroup_memories(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, Si
     """Fresh, poisoned shared and private memories of one workgroup."""
     memories: dict[str, SimulatedMemory] = {}
     for memory in kernel.memories:
-        if memory.space in ("global", "signal"):
+        if memory.space in ("global", "counter", "signal"):
             continue
         elements = int(memory.elements.evaluate(sizes))
         total = elements * memory.buffers
