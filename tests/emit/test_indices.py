@@ -20,6 +20,7 @@ OPERATIONS = {
     "remui": lambda a, b: a % 2**32 % b,
     "minsi": min,
     "shrui": lambda a, b: a % 2**32 >> b,
+    "shrsi": lambda a, b: a >> b,
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ir.kernels import EVERY, thread_kernel, tile_kernel
-from wavespec.ir.kernel import Kernel, Op, attribute_pairs
+from wavespec.ir.kernel import Kernel, Op, WaveRoles, attribute_pairs
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import attribute_text, print_kernel
 from wavespec.ir.tokens import IRSyntaxError
@@ -25,6 +25,13 @@ def test_print_parse_print(kernel: Kernel) -> None:
     assert again == kernel
     assert print_kernel(again) == text
     verify(again)
+
+
+def test_roles_with_buffers_of_their_own_are_read_back() -> None:
+    roles = WaveRoles(1, "in_turn", (24, 240), buffers=(("bias", 1), ("mask", 3)))
+    kernel = tile_kernel()
+    kernel = replace(kernel, distribution=replace(kernel.distribution, roles=roles))
+    assert parse_kernel(print_kernel(kernel)) == kernel
 
 
 def with_attribute(value: object) -> Kernel:

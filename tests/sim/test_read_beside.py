@@ -144,6 +144,33 @@ def test_one_buffer_is_enough_where_there_is_no_room_for_two(name: str) -> None:
         np.testing.assert_array_equal(report.tensors["y"], expected)
 
 
+@pytest.mark.parametrize("buffers", [1, 3])
+@pytest.mark.parametrize("name", ["biases", "masks", "tiles that differ in steps"])
+def test_a_schedule_may_say_how_many_buffers(name: str, buffers: int) -> None:
+    schedule = PERSISTENT.replace("producers: 1", f"producers: 1, buffers: {{bias: {buffers}}}")
+    kernel = lowered(KERNELS[name], schedule)
+    assert own_ring(kernel) == [buffers]
+    assert [one.buffers for one in kernel.memories if one.name == "bias.shared"] == [buffers]
+    for order in ("forward", "reverse", 0):
+        report, expected = run(KERNELS[name], kernel, order)
+        assert report.ok, report.render()
+        np.testing.assert_array_equal(report.tensors["y"], expected)
+
+
+def test_as_many_buffers_as_a_schedule_says_have_to_fit() -> None:
+    text, schedule = BIASED.replace("stages: 2", "stages: 3"), "waves: {producers: 1, buffers: {bias: 3}}"
+    with pytest.raises(WavespecError, match="shared-memory-exceeded"):
+        lowered(text, schedule, with_room_for(OPERANDS + 2 * 2 * 128 * 64))
+
+
+@pytest.mark.parametrize("name", ["k", "y"])
+def test_buffers_of_what_no_lanes_read_beside_products_are_refused(name: str) -> None:
+    schedule = f"waves: {{producers: 1, buffers: {{{name}: 1}}}}"
+    with pytest.raises(WavespecError, match=rf"biased\.wave\.yaml:\d+.*\[useless-setting\]: '{name}'"):
+        lowered(BIASED + "only: [sm_90]\n", schedule)
+    lowered(BIASED, schedule)  # other targets may have a use for it
+
+
 def test_tiles_are_read_beside_the_first_product() -> None:
     """They are awaited when it has been issued, and given back before its sums are there."""
     kernel = lowered(BIASED)

@@ -284,12 +284,14 @@ class Indices:
         return self.text.op(f"arith.{verb} {value}, {size} : i{bits}", depth)
 
     def _divide(self, expr: Expr, bits: int, depth: int) -> str:
+        """By a power of two that is a shift, of negative numbers too; MLIR makes half a dozen operations of a division
+        that rounds down."""
         value, divisor = self._at(expr.args[0], bits).name, expr.args[1].value
         power, positive = divisor & (divisor - 1) == 0, expr.args[0].low is not None and expr.args[0].low >= 0
         if expr.kind == "floordiv":
             verb, by = (
-                ("shrui", divisor.bit_length() - 1)
-                if power and positive
+                ("shrui" if positive else "shrsi", divisor.bit_length() - 1)
+                if power
                 else ("divui" if positive else "floordivsi", divisor)
             )
         elif power:

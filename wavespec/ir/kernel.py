@@ -168,7 +168,8 @@ class WaveRoles:
 
     ``together``: all other waves work on one tile; ``in_turn``: they do, and issue their products one behind the other;
     ``ping_pong``: they take turns, a tile each.  ``registers``: of a lane of a producer and of the others, 0 = as
-    compiled.
+    compiled.  ``buffers``: copies of the tiles of tensors that lanes read beside products; ``where_buffers``: the place
+    of one in the spec.
     """
 
     producers: int = 0
@@ -176,6 +177,8 @@ class WaveRoles:
     registers: tuple[int, int] = (0, 0)
     span: Span | None = field(default=None, compare=False)
     registers_span: Span | None = field(default=None, compare=False)
+    buffers: tuple[tuple[str, int], ...] = ()
+    where_buffers: Callable[..., Where] = field(default=_nowhere, compare=False)
 
 
 @node

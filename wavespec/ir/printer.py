@@ -65,6 +65,7 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
     if plan.roles != WaveRoles():
         roles = plan.roles
         text += f" roles {roles.producers} {roles.order} {roles.registers[0]} {roles.registers[1]}"
+        text += "".join(f" buffers {name_text(name)} {count}" for name, count in roles.buffers)
     text += f" auto {plan.auto}" if plan.auto else ""
     return [*lines, text, *(_schedule_text(schedule) for schedule in plan.schedules)]
 

@@ -36,6 +36,7 @@ from wavespec.ops.moved_writes import moved
 from wavespec.ops.shifted_rows import ShiftedRows, shifted_rows, with_shifted_rows, with_shifted_slabs
 from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, staging_of
 from wavespec.ops.tensor_views import as_lines, as_matrices, as_windows
+from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import Fragment, MatrixInstruction
 
@@ -89,12 +90,23 @@ class PromoteShared(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         staging = _Staging(kernel, machine)
+        _check_buffers(kernel, staging)
         try:
             return _promoted(kernel, machine, staging)
         except SharedMemoryExceeded:
             if not staging.beside:
                 raise
         return _promoted(kernel, machine, _Staging(kernel, machine, stages_beside=1))
+
+
+def _check_buffers(kernel: Kernel, staging: _Staging) -> None:
+    """Refuse a number of buffers for a tensor that has none of its own, in a schedule for this target."""
+    roles = kernel.distribution.roles
+    beside = {op["memory"] for op in kernel.walk() if op.is_(READ) and op.result.name in staging.beside}
+    for name, _ in roles.buffers:
+        if name not in beside and kernel.distribution.is_for_target:
+            why = "no lanes read staged tiles of it beside products"
+            raise UselessSetting(roles.where_buffers(name), name, why, "Leave it out for this target.")
 
 
 def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:
@@ -340,8 +352,9 @@ class _Staging:
         """The memory with as many buffers as there are steps in flight; the same one for what is staged alike."""
         loop = self.loops.get(op.result.name)
         stages = 1 if self.kernel.producers and loop is None else self.stages  # nothing is read behind it
-        if op.result.name in self.beside and stages > 1:
-            stages = self.stages_beside
+        if op.result.name in self.beside and loop is not None:
+            asked = dict(self.kernel.distribution.roles.buffers)
+            stages = asked.get(op["memory"], self.stages_beside if stages > 1 else stages)
         elsewhere = {name for name, other in self.filled_in.items() if other != loop}
         shared = unlike(replace(shared, buffers=stages), self.added, elsewhere)
         self.added[shared.name], self.filled_in[shared.name] = shared, loop

@@ -246,4 +246,12 @@ def _roles(schedule: Schedule) -> WaveRoles:
     if waves is None:
         return WaveRoles()
     registers = (waves.registers.producer, waves.registers.consumer) if waves.registers else (0, 0)
-    return WaveRoles(waves.producers, waves.order, registers, schedule.span_of("waves"), waves.span_of("registers"))
+    return WaveRoles(
+        waves.producers,
+        waves.order,
+        registers,
+        schedule.span_of("waves"),
+        waves.span_of("registers"),
+        tuple(waves.buffers.items()),
+        functools.partial(waves.where_key, "buffers"),
+    )

@@ -9,7 +9,7 @@ from wavespec.schema.checking.check_orders import check_clusters, check_ends
 from wavespec.schema.language.constraints import Workgroup
 from wavespec.schema.language.models import KernelSpec, Schedule
 from wavespec.schema.ops import Mma, every
-from wavespec.schema.resolve import spec_with_override
+from wavespec.schema.resolve import UndefinedName, spec_with_override
 
 _BAND_AXES = {0, 1}
 _Found = tuple[tuple[str, ...], str, str]
@@ -35,11 +35,14 @@ def check_schedules(spec: KernelSpec) -> Iterator[WavespecError]:
         cases = [spec_with_override(whole, case) for case in settings.cases]
         every += [whole, *cases]
         if settings.schedule is not None:
+            yield from _unknown(spec, settings.schedule)
             yield from _useless(spec, settings.schedule, [whole, *cases])
         for case, kernel in zip(settings.cases, cases, strict=True):
             if case.schedule is not None:
+                yield from _unknown(spec, case.schedule)
                 yield from _useless(spec, case.schedule, [kernel])
     if spec.schedule is not None:
+        yield from _unknown(spec, spec.schedule)
         yield from _useless(spec, spec.schedule, every)
     walks = (error for kernel in every for check in (check_clusters, check_ends) for error in check(kernel))
     yield from {str(error): error for error in walks}.values()
@@ -52,6 +55,14 @@ def is_for_one_target(spec: KernelSpec) -> bool:
     """
     span = spec.schedule.span if spec.schedule else None
     return bool(spec.has_own_schedule) and (span is None or not _is_inherited(spec, span))
+
+
+def _unknown(spec: KernelSpec, schedule: Schedule) -> Iterator[WavespecError]:
+    """Buffers of what is no tensor."""
+    for name in schedule.waves.buffers if schedule.waves else ():
+        if name not in spec.tensors:
+            where = schedule.where_key("waves", "buffers", name)
+            yield UndefinedName(where, name, "a tensor of the kernel", list(spec.tensors))
 
 
 def _useless(spec: KernelSpec, schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[WavespecError]:
@@ -81,6 +92,9 @@ def _of_producers(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator
     if schedule.waves is not None and schedule.waves.producers and not has_product:
         why = "waves that only copy fill shared memory for matrix products, and the graph has none"
         yield ("waves", "producers"), why, "Leave it out."
+    if schedule.waves is not None and schedule.waves.buffers and not schedule.waves.producers:
+        why = "they are filled by a wave that only copies, and there is none"
+        yield ("waves", "buffers"), why, "Add 'producers: 1', or leave it out."
     if schedule.waves is not None and schedule.waves.order == "in_turn" and not schedule.waves.producers:
         why = "waves issue products in turn beside one that only copies"
         yield ("waves", "order"), why, "Add 'producers: 1', or leave it out."

@@ -137,6 +137,11 @@ class WaveSchedule(SpecModel):
     products one behind the other, beside `producers`. `ping_pong`: they take turns at multiplying."""
     registers: WaveRegisters | None = None
     """How the registers are shared between producers and the others; absent: evenly."""
+    buffers: Annotated[dict[Name, Annotated[int, Field(ge=1, le=32)]], Field(max_length=16)] = Field(
+        default_factory=dict[Name, int], exclude_if=lambda value: not value
+    )
+    """Copies of the tiles of staged tensors that lanes read beside products, with `producers`: `{bias: 1}`. Absent: as
+    many as `stages`, or one where these do not fit."""
 
 
 class WorkgroupSchedule(SpecModel):
