@@ -39,6 +39,7 @@ from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.shorten_sums import ShortenSums
 from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.skip_nan import SkipNan
+from wavespec.lower.skip_zeros import SkipZeros
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_chains import SplitChains
 from wavespec.lower.split_k import SplitK
@@ -96,6 +97,7 @@ PASSES: tuple[Pass, ...] = (
     ReadInPlace(),
     FetchAhead(),
     ShortenSums(),
+    SkipZeros(),
     HoistInvariants(),
     NestDigits(),
     PlaceBarriers(),
