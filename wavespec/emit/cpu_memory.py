@@ -205,26 +205,14 @@ class CpuMemory(Emitter):
         rows = rows_of(ops, memory.dtype.bytes, _ROW_OF_ZEROS, self.indices)
         if rows is None:
             return False
-        chosen = self._row_addresses(memory, rows)
-        import os
-        if os.environ.get('HACK_PF'):
-            delta = int(os.environ['HACK_PF'])
-            for address in chosen:
-                for line in range(0, rows.along.high + 4, 64):
-                    c = self.text.constant(line + delta, "i64")
-                    a = self.text.op(f"arith.addi {address}, {c} : i64", rows.depth)
-                    q = self.text.op(f"llvm.inttoptr {a} : i64 to !llvm.ptr", rows.depth)
-                    self.text.do(f'"llvm.intr.prefetch"({q}) <{{rw = 0 : i32, hint = 3 : i32, cache = 1 : i32}}> : (!llvm.ptr) -> ()', rows.depth)
-        for address, op in zip(chosen, ops, strict=True):
+        for address, op in zip(self._row_addresses(memory, rows), ops, strict=True):
             self._load_from(self._beyond(address, rows.along, self.text.depth), op)
         return True
 
     def _row_addresses(self, memory: Memory, rows: Rows) -> list[str]:
         zeros = self._row_of_zeros()
         if rows.run is None:
-            return [
-                self._address_or_zeros(memory, op["offset"], op["mask"], zeros, rows.depth) for op in rows.starts
-            ]
+            return [self._address_or_zeros(memory, op["offset"], op["mask"], zeros, rows.depth) for op in rows.starts]
         start = self._start(memory)
         for part in self.indices.addends(rows.run.places.shared):
             start = self._beyond(start, part, self.indices.depth_of(part.symbols))

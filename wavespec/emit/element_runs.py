@@ -183,7 +183,9 @@ class ElementRuns:
         parts = [self.vectors.compared(*pair, "ult") for pair in run.checks.inside]
         parts += [self.vectors.compared(*pair, "slt") for pair in run.checks.below]
         if run.checks.shared:
-            parts.append(self.text.op(f"vector.broadcast {self.indices.inside(run.checks.shared)} : i1 to {bits}", depth))
+            parts.append(
+                self.text.op(f"vector.broadcast {self.indices.inside(run.checks.shared)} : i1 to {bits}", depth)
+            )
         for part in parts:
             name = self.text.op(f"arith.andi {name}, {part} : {bits}", depth) if name else part
         return name

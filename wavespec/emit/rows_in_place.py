@@ -17,6 +17,10 @@ from wavespec.ir.kernel import Op
 from wavespec.ir.thread import decisive
 
 
+_WORD_BYTES = 4
+"""Of an element, or a group of them along k, which a product spreads over a vector."""
+
+
 class Rows(NamedTuple):
     """``starts``: where rows begin, and what they are checked for, as loads of their first elements; ``run``: these as
     one, where vectors compute them; ``along``: bytes from there, the same for all of them; ``depth``: of the block that
@@ -31,7 +35,12 @@ class Rows(NamedTuple):
 def rows_of(ops: Sequence[Op], bytes_: int, most: int, indices: Indices) -> Rows | None:
     """What loads of one size have in common, or None where they are no rows of at most so many bytes."""
     first, depth = ops[0], max(indices.depth_of(op["offset"].symbols) for op in ops)
-    if depth == 0 or any(op["memory"] != first["memory"] or op.result.vector != first.result.vector for op in ops):
+    size = first.result.vector.elements * bytes_
+    if (
+        depth == 0
+        or size > _WORD_BYTES
+        or any(op["memory"] != first["memory"] or op.result.vector != first.result.vector for op in ops)
+    ):
         return None
     starts, ways = zip(*(_start_and_way(op["offset"], depth, indices) for op in ops), strict=True)
     along = ways[0] * bytes_
@@ -40,7 +49,7 @@ def rows_of(ops: Sequence[Op], bytes_: int, most: int, indices: Indices) -> Rows
     masks = [decisive(op["mask"]) for op in ops]
     symbols = frozenset[str]().union(*(side.symbols for mask in masks for pair in mask for side in pair))
     around = max(indices.depth_of(symbols), *(indices.depth_of(start.symbols) for start in starts))
-    if around >= depth or along.high + first.result.vector.elements * bytes_ > most:
+    if around >= depth or along.high + size > most:
         return None
     lines = [op.with_(offset=start, mask=mask) for op, start, mask in zip(ops, starts, masks, strict=True)]
     return Rows(lines, run_of(lines, bytes_, indices), along, around)

@@ -44,12 +44,12 @@ class SkipZeros(Pass):
 
 def _checks_of_all(loop: Op, mapped: set[str]) -> Mask:
     """What holds in all steps of a loop or in none, and decides whether it adds anything; empty where that is unknown."""
-    body, made = loop.body, {op.result.name: op for op in loop.body.ops if op.results}
-    products = [op for op in body.ops if op.is_(MMA)]
+    body = loop.body
+    if loop.get("goes_on") is not None or any(not op.is_(LOAD, PACK, MMA) for op in body.ops):
+        return ()
+    made, products = {op.result.name: op for op in body.ops}, [op for op in body.ops if op.is_(MMA)]
     sums = tuple(op.result for op in products), tuple(op.operands[2] for op in products)
     if not products or sums != (body.yields, body.arguments) or loop["lower"] != const(0) or loop.get("once"):
-        return ()
-    if loop.get("goes_on") is not None or any(not op.is_(LOAD, PACK, MMA) for op in body.ops):
         return ()
     found = {_checks_of(op.operands[:2], made, mapped) for op in products}
     checks = found.pop()
