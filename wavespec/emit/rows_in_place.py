@@ -16,7 +16,6 @@ from wavespec.ir.expr import Expr, const, total
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread import decisive
 
-
 _WORD_BYTES = 4
 """Of an element, or a group of them along k, which a product spreads over a vector."""
 

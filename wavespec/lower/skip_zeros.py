@@ -43,7 +43,8 @@ class SkipZeros(Pass):
 
 
 def _checks_of_all(loop: Op, mapped: set[str]) -> Mask:
-    """What holds in all steps of a loop or in none, and decides whether it adds anything; empty where that is unknown."""
+    """What holds in all steps of a loop or in none, and decides whether it adds anything; empty where nothing is known
+    to."""
     body = loop.body
     if loop.get("goes_on") is not None or any(not op.is_(LOAD, PACK, MMA) for op in body.ops):
         return ()
