@@ -10,10 +10,10 @@ from wavespec.cli.numbers import default_scalars
 from wavespec.diagnostics import WavespecError, guess_hints, listing, name_hints, quote, raise_all
 
 if TYPE_CHECKING:
-    from wavespec.targets.machine import Machine
     from wavespec.schema import KernelSpec
     from wavespec.schema.cases import TargetCase
     from wavespec.schema.language.models import Dim
+    from wavespec.targets.machine import Machine
 
 ALL = "all"
 """As a target: every target."""

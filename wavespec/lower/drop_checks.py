@@ -1,4 +1,4 @@
-"""Thread kernel in, thread kernel out: loads in a loop of products are not checked for what the end of the loop says."""
+"""Thread kernel in, thread kernel out: products are not asked in each step for what the end of their loop says."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.count_in_floats import CountInFloats
 from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
-from wavespec.lower.drop_unit_dims import DropUnitDims
 from wavespec.lower.drop_checks import DropChecks
+from wavespec.lower.drop_unit_dims import DropUnitDims
 from wavespec.lower.fetch_ahead import FetchAhead
 from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
