@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from wavespec.emit.element_runs import ElementRuns, run_of
@@ -17,12 +17,12 @@ from wavespec.emit.rows_in_place import Rows, rows_of
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, STORE
+from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, MMA, STORE
 
 _ZERO_ACCESSES = 4
 """Accesses side by side that may read zeros together."""
 _ROW_OF_ZEROS = 2048
-"""Bytes of a row that a loop may walk along: 512 channels in f32, 1024 in bf16."""
+"""Bytes of a row that products may read: 512 elements of f32."""
 # Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
 # which are as fast, and that of one at another place would be a fault.
 _STREAMED_BYTES = 16
@@ -52,8 +52,10 @@ class CpuMemory(Emitter):
         while stop < len(ops) and _joins(first, ops[stop]):
             stop += 1
         if stop > start + 1:
-            write = self._accumulated if first.is_(ACCUMULATE) else self._checked
-            write(ops[start:stop])
+            if first.is_(ACCUMULATE):
+                self._accumulated(ops[start:stop])
+            elif not any(op.is_(MMA) for op in ops) or not self._along_rows(ops[start:stop]):
+                self._checked(ops[start:stop])
         return stop if stop > start + 1 else start
 
     def _checked(self, ops: Sequence[Op]) -> None:
@@ -177,8 +179,6 @@ class CpuMemory(Emitter):
         """Loads that read zeros where there is nothing: addresses are chosen, so that no branch is mispredicted and no
         mask is made; one for those that are checked alike and lie side by side."""
         first, start = ops[0], ""
-        if self._along_rows(ops):
-            return
         for op in self._without_runs(ops):
             memory, vector = self.function.memory_of(op), op.result.vector
             size, mask = memory.dtype.bytes, _of_blocks(op["mask"])
@@ -186,7 +186,7 @@ class CpuMemory(Emitter):
             behind = op["offset"].beyond(first["offset"]) if start and alike else None
             if behind is None or not 0 <= behind <= self._zeros_bytes // size - vector.elements:
                 first, behind = op, 0
-                start = self._address_or_zeros(memory, op["offset"], mask, self._zeros())
+                start = self._address_or_zeros(memory, op["offset"], mask, self._zeros)
             address = self._beyond(start, const(behind * size), self.text.depth) if behind else start
             self._load_from(address, op)
 
@@ -202,7 +202,8 @@ class CpuMemory(Emitter):
     def _along_rows(self, ops: Sequence[Op]) -> bool:
         """Load from rows whose addresses are chosen around the loop that walks along them, if these are such rows."""
         memory = self.function.memory_of(ops[0])
-        rows = rows_of(ops, memory.dtype.bytes, _ROW_OF_ZEROS, self.indices)
+        may_be = all(self._may_read_zeros(op) for op in ops)
+        rows = rows_of(ops, memory.dtype.bytes, _ROW_OF_ZEROS, self.indices) if may_be else None
         if rows is None:
             return False
         for address, op in zip(self._row_addresses(memory, rows), ops, strict=True):
@@ -210,13 +211,15 @@ class CpuMemory(Emitter):
         return True
 
     def _row_addresses(self, memory: Memory, rows: Rows) -> list[str]:
-        zeros = self._row_of_zeros()
         if rows.run is None:
-            return [self._address_or_zeros(memory, op["offset"], op["mask"], zeros, rows.depth) for op in rows.starts]
+            return [
+                self._address_or_zeros(memory, op["offset"], op["mask"], self._row_of_zeros, rows.depth)
+                for op in rows.starts
+            ]
         start = self._start(memory)
         for part in self.indices.addends(rows.run.places.shared):
             start = self._beyond(start, part, self.indices.depth_of(part.symbols))
-        return list(self.elements.addresses(rows.run, start, zeros, rows.depth))
+        return list(self.elements.addresses(rows.run, start, self._row_of_zeros(), rows.depth))
 
     def _without_runs(self, ops: Sequence[Op]) -> list[Op]:
         """The loads that are not of single elements, of which vectors are loaded."""
@@ -237,12 +240,14 @@ class CpuMemory(Emitter):
             at += len(several)
         return left
 
-    def _address_or_zeros(self, memory: Memory, offset: Expr, mask: Mask, zeros: str, depth: int | None = None) -> str:
+    def _address_or_zeros(
+        self, memory: Memory, offset: Expr, mask: Mask, zeros: Callable[[], str], depth: int | None = None
+    ) -> str:
         address, so_far = self._start(memory), const(0)
         for part in self.indices.addends(offset * memory.dtype.bytes):
             so_far += part
             address = self.indices.once(f"address of {memory.name}", so_far, partial(self._beyond, address, part))
-        return self.text.op(f"arith.select {self.indices.inside(mask)}, {address}, {zeros} : i64", depth)
+        return self.text.op(f"arith.select {self.indices.inside(mask)}, {address}, {zeros()} : i64", depth)
 
     def _beyond(self, address: str, bytes_: Expr, depth: int) -> str:
         return self.text.op(f"arith.addi {address}, {self.indices.integer(bytes_, 64)} : i64", depth)
