@@ -1,11 +1,12 @@
 """The convolutions of ``specs/`` on this CPU in; checked results, and times beside ``torch.nn.functional.conv2d``, out.
 
-    python benchmarks/conv_cpu.py [--seconds 2] [--threads N] [--kinds KIND ...] [--write [FILE]]
+    python benchmarks/conv_cpu.py [--seconds 2] [--threads N] [--running] [--kinds KIND ...] [--write [FILE]]
 
 The layers of ResNet-50 for one image and for eight, depth-wise ones of MobileNet, and those of ResNeXt-50 with 32
 groups.  Calls take turns in one process, on the same tensors, with another of torch's operators between any two;
 results exist before.  Weights are as a module has them: torch puts them in order in every call, and so do these
-kernels.  ``--write``: the table into a file, ``benchmarks/results/conv_cpu.md`` by itself.
+kernels.  ``--running``: one thread, whose time is counted while it runs, for a machine that others use, too.
+``--write``: the table into a file, ``benchmarks/results/conv_cpu.md`` by itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -77,8 +79,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--write", nargs="?", type=Path, const=ROOT / "benchmarks/results/conv_cpu.md")
+    parser.add_argument("--running", action="store_true", help="one thread, while it runs")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
+    torch.set_num_threads(1 if arguments.running else arguments.threads)
+    clock = time.thread_time if arguments.running else time.perf_counter
     lines = [
         "# Convolutions on the CPU beside torch", "",
         f"Command: `python benchmarks/conv_cpu.py {shlex.join(sys.argv[1:])}`", "",
@@ -90,7 +94,7 @@ def main() -> None:
     ]  # fmt: skip
     print("\n".join(lines), flush=True)
     for layer in layers(arguments.kinds):
-        lines.append(row(layer, arguments.seconds))
+        lines.append(row(layer, arguments.seconds, clock))
         print(lines[-1], flush=True)
     if arguments.write:
         arguments.write.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -146,9 +150,9 @@ def check(out: torch.Tensor, x: torch.Tensor, w: torch.Tensor, stride: int, grou
     assert error <= 2 * allowed, f"error {error}, torch's {allowed}"
 
 
-def row(layer: Layer, seconds: float) -> str:
+def row(layer: Layer, seconds: float, clock: Callable[[], float]) -> str:
     """One row of the table."""
-    ours, torchs = in_turn([layer.ours, layer.torchs], seconds)
+    ours, torchs = in_turn([layer.ours, layer.torchs], seconds, clock)
     cells = [layer.kind, layer.dtype, layer.images, layer.filters]
     for mine, other in ((ours[0], torchs[0]), (ours[len(ours) // 2], torchs[len(torchs) // 2])):
         cells += [f"{mine * 1e6:.0f}", f"{other * 1e6:.0f}", f"{other / mine:.2f}"]

@@ -53,6 +53,7 @@ ALLOWED = {
     ),
     "runtime": ("runtime", "ir.dtype", "ir.strided", "version", "cache", "architecture"),
     "tune": (
+        "cases_on_machines",
         "tune",
         "pipeline",
         "cache",

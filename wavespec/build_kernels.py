@@ -10,13 +10,13 @@ from itertools import groupby
 from pathlib import Path
 
 from wavespec.cache import CompileCache
+from wavespec.cases_on_machines import cases_on, machines_of
 from wavespec.emit.compiler import CompilerFailure
 from wavespec.part_cache import get_part, put_part
 from wavespec.pipeline import build_part, emit_variant, join_cases, join_variants, part_key, spec_digest
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.manifest import unpack_artifact
 from wavespec.schema import KernelSpec
-from wavespec.schema.cases import cases_for_target
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.families.family_errors import naming_member
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
@@ -81,7 +81,7 @@ def build_kernels(
     for (name, target), one in todo.items():
         # What a worker found wrong is found again here, where the lines of the spec or the template are known; in the
         # kernel for all sizes first: what is wrong with it is no mistake of a case.
-        cases = cases_for_target(one.spec, target)
+        cases = cases_on(one.spec, target, machines(target))
         joined: list[list[KernelArtifact]] = []
         with naming_member(one.label):
             for case, steps in reversed(list(zip(cases, places[name, target], strict=True))):
@@ -106,11 +106,14 @@ class _Part:
 def _parts(spec: KernelSpec, target: str, code: bool) -> list[list[list[_Part]]]:
     """By case, by its kernels, and by variant of the target."""
 
-    def variants(one: KernelSpec) -> list[_Part]:
+    def variants(one: KernelSpec, own: Sequence[Machine]) -> list[_Part]:
         digest = spec_digest(one)
-        return [_Part(one, machine, part_key(digest, machine, code=code)) for machine in machines(target)]
+        return [_Part(one, machine, part_key(digest, machine, code=code)) for machine in own]
 
-    return [list(map(variants, case.kernels)) for case in cases_for_target(spec, target)]
+    chosen = machines(target)
+    return [
+        [variants(one, machines_of(case, chosen)) for one in case.kernels] for case in cases_on(spec, target, chosen)
+    ]
 
 
 def _made_here(part: _Part, code: bool, cache: CompileCache) -> KernelArtifact:

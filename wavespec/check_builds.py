@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import chain, groupby
 
 from wavespec.cache import CompileCache, cache_key
+from wavespec.cases_on_machines import machines_of
 from wavespec.diagnostics import Diagnostic, WavespecError, enumeration
 from wavespec.pipeline import Variants, part_key, spec_digest
 from wavespec.schema import KernelSpec
@@ -74,7 +75,7 @@ def _parts(spec: KernelSpec, targets: Sequence[str]) -> list[Part]:
         for case in reversed(cases_for_target(spec, target))
         for one in case.kernels
         for digest in (spec_digest(one),)
-        for machine in machines(target)
+        for machine in machines_of(case, machines(target))
     ]
 
 

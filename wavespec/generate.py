@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from wavespec.assembled_figures import with_assembled_figures
 from wavespec.build_kernels import KernelToBuild, Place, build_kernels
 from wavespec.cache import CompileCache
+from wavespec.cases_on_machines import cases_on, machines_of
 from wavespec.diagnostics import WavespecError, quote_path
 from wavespec.earlier_code import with_code_of
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
@@ -291,7 +292,7 @@ def _artifact_files(spec: KernelSpec, folder: str, made: _Made) -> dict[PurePosi
 
 
 def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict[str, bytes]]:
-    cases = cases_for_target(spec, target)
+    cases = cases_on(spec, target, machines(target))
     built: list[list[KernelArtifact]] = []
     texts: dict[str, bytes] = {}
     for index, case in enumerate(cases):
@@ -299,7 +300,7 @@ def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict
         for number, one in enumerate(case.kernels):
             place = PartPlace(index if case.when else None, number if case.before else None)
             variants: list[KernelArtifact] = []
-            for machine in machines(target):
+            for machine in machines_of(case, machines(target)):
                 with naming_case(case):
                     artifact, compiled = build_variant(one, machine, intermediates=True)
                 variants.append(artifact)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
+from wavespec.cases_on_machines import cases_on, machines_of
 from wavespec.collector import without_collecting
 from wavespec.diagnostics import WavespecError, enumeration
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
@@ -42,7 +43,7 @@ from wavespec.runtime.artifact import ArtifactCase, Assumption, KernelArtifact
 from wavespec.runtime.manifest import FORMAT_VERSION
 from wavespec.runtime.size_expr import with_expression
 from wavespec.schema import KernelSpec
-from wavespec.schema.cases import TargetCase, cases_for_target
+from wavespec.schema.cases import TargetCase
 from wavespec.schema.checking.case_errors import naming_case, naming_target
 from wavespec.schema.families.kernel_meant import kernel_meant
 from wavespec.schema.load import loads_plain
@@ -254,16 +255,15 @@ def build(
     Raises:
         WavespecError: unknown target, or a spec that does not fit the machine.
     """
-    cases = cases_for_target(spec, target)
     chosen = machines(target) if only is None else (only,)
+    cases = cases_on(spec, target, chosen)
     ptxas = find_ptxas() if cubins and chosen[0].backend == "cuda" else None
     cache = cache or CompileCache()
 
     def of(case: TargetCase) -> list[KernelArtifact]:
         with naming_case(case):
-            return [
-                join_variants([build_part(one, machine, cache, ptxas) for machine in chosen]) for one in case.kernels
-            ]
+            own = machines_of(case, chosen)
+            return [join_variants([build_part(one, machine, cache, ptxas) for machine in own]) for one in case.kernels]
 
     # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
     whole = of(cases[-1])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import iree.compiler  # noqa: F401  # pyright: ignore[reportUnusedImport, reportMissingTypeStubs]
 
 from wavespec.cache import CompileCache
+from wavespec.cases_on_machines import cases_on
 from wavespec.generate import kernels_in, load_spec, spec_sha256
 from wavespec.pipeline import build_part
 from wavespec.runtime.code import ArtifactError, Recipe
-from wavespec.schema.cases import cases_for_target
-from wavespec.targets.machine import variants
+from wavespec.targets.machine import machines, variants
 
 
 def rebuild(recipe: Recipe, cache: CompileCache) -> bytes:
@@ -22,7 +22,7 @@ def rebuild(recipe: Recipe, cache: CompileCache) -> bytes:
     )
     if spec is None:
         raise ArtifactError(f"{recipe.spec.name} changed since its wrapper was written; run 'wavespec generate'.")
-    *some, every = cases_for_target(spec, recipe.target)
+    *some, every = cases_on(spec, recipe.target, machines(recipe.target))
     case = {None: every, **dict(enumerate(some))}.get(recipe.place.case)
     machine = next((one for one in variants(recipe.target) if one.variant == recipe.variant), None)
     if case is not None and machine is not None:

@@ -24,6 +24,9 @@ LAYERS = {
     "parts of them": ((1, 8, 17, 24), (40, 3, 1)),
     "single channels": ((1, 9, 8, 5), (9, 3, 3)),
     "single pixels": ((3, 7, 7, 192), (33, 1, 1)),
+    "four of them": ((1, 5, 6, 256), (9, 3, 3)),
+    "eight images": ((8, 7, 5, 64), (33, 3, 3)),
+    "sixteen": ((16, 3, 4, 128), (40, 3, 1)),
 }
 """Images N, H, W, C and filters O, R, S."""
 ROWS = {"conv2d_nchw": "bf16", "conv2d_nchw_f32": "f32"}

@@ -103,6 +103,6 @@ def test_passes_say_which_machines_they_are_for() -> None:
         *("match-operands", "join-waves", "skip-nan", "nest-digits", "round-copies", "walk-grid", "read-in-place"),
     }
     assert others[1] == {
-        *("strip-tiles", "split-chains", "sum-apart", "serialize-waves"),
+        *("strip-tiles", "split-chains", "sum-apart", "serialize-waves", "drop-checks", "skip-zeros"),
         *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan"),
     }

@@ -9,12 +9,13 @@ import torch
 
 from tests.emit.test_amx import TILES_ALONE, emulated_kernel
 from tests.kernels import SPECS
+from wavespec.cases_on_machines import cases_on
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.thread_ops import FOR, LOAD_TILE
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.schema.cases import case_for_sizes
 from wavespec.schema.language.expressions import Num
 from wavespec.schema.resolve import complete_sizes
 
@@ -107,7 +108,7 @@ def test_pixels_of_one_tap_are_rows_of_a_matrix() -> None:
     spec = loads(text, "conv2d_nhwc.wave.yaml", SPECS)
     spec = spec.model_copy(update={"params": {**spec.params, "PAD": Num(0)}})
     sizes = complete_sizes(spec, {"N": 1, "H": 9, "W": 9, "C": 128, "O": 64, "R": 1, "S": 1})
-    kernel = lower(case_for_sizes(cases_for_target(spec, "cpu"), sizes).spec, TILES_ALONE)
+    kernel = lower(case_for_sizes(cases_on(spec, "cpu", (TILES_ALONE,)), sizes).spec, TILES_ALONE)
     (tile,) = read_there(kernel)
     assert repr(tile["source_stride"]) == "C"
     assert not {"floordiv", "mod"} & {node.kind for node in tile["source_offset"].walk()}

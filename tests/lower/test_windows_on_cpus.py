@@ -6,12 +6,13 @@ import re
 from functools import cache
 
 from tests.kernels import SPECS
+from wavespec.cases_on_machines import cases_on
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.thread_ops import FOR, LOAD, STORE
 from wavespec.pipeline import emit, lower
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.schema.cases import case_for_sizes
 from wavespec.schema.resolve import complete_sizes
 from wavespec.targets.machine import machines
 
@@ -21,13 +22,13 @@ AMX = machines("cpu")[0]
 @cache
 def first_case(name: str) -> KernelSpec:
     text = (SPECS / f"{name}.wave.yaml").read_text().replace("[bf16, f16, f32]", "[f32]")
-    return cases_for_target(loads(text, f"{name}.wave.yaml", SPECS), "cpu")[0].spec
+    return cases_on(loads(text, f"{name}.wave.yaml", SPECS), "cpu", (AMX,))[0].spec
 
 
 def case_for(name: str, **sizes: int) -> KernelSpec:
     """The spec of the kernel for calls of these sizes."""
     spec = loads((SPECS / f"{name}.wave.yaml").read_text(), f"{name}.wave.yaml", SPECS)
-    return case_for_sizes(cases_for_target(spec, "cpu"), complete_sizes(spec, sizes)).spec
+    return case_for_sizes(cases_on(spec, "cpu", (AMX,)), complete_sizes(spec, sizes)).spec
 
 
 @cache

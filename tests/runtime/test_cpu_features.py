@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.runtime.standins import gemm_interface
 from wavespec.runtime import ArtifactError, Binary
 from wavespec.runtime import cpu_features as module
-from wavespec.runtime.cpu_features import choose_binary, cpu_features, request_amx
+from wavespec.runtime.artifact import ArtifactCase
+from wavespec.runtime.cpu_features import choose_binary, cpu_features, for_processor, request_amx
 
 _BINARIES = (
     Binary("amx", "vmfb", b"", ("avx512f", "amx_bf16")),
@@ -70,3 +73,13 @@ def test_macos_says_what_it_has_in_words_of_its_own(
 
 def test_amx_is_offered_only_where_linux_grants_it() -> None:
     assert request_amx() or not any(name.startswith("amx") for name in cpu_features())
+
+
+def test_cases_for_others_than_the_best_variant_here_are_no_cases() -> None:
+    whole = replace(gemm_interface(), binaries=_BINARIES)
+    some = replace(whole, binaries=_BINARIES[1:2])
+    kernel = replace(whole, cases=(ArtifactCase((), some), ArtifactCase((), whole)))
+    assert for_processor(kernel, {"avx2", "fma", "avx512f", "amx_bf16"}).cases == kernel.cases[1:]
+    assert for_processor(kernel, {"avx2", "fma", "avx512f"}) is kernel
+    assert for_processor(kernel, {"avx2", "fma"}).cases == kernel.cases[1:]
+    assert for_processor(kernel, set()) is kernel, "a call says what is missing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.command import SMALL
+from wavespec.cases_on_machines import cases_on, machines_of
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
@@ -12,6 +13,7 @@ from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.expressions import Num
 from wavespec.schema.language.models import Dim
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.targets.machine import machines
 
 CASES = """\
   cpu:
@@ -55,6 +57,30 @@ def test_conditions_become_promises_in_their_case_only() -> None:
 def test_first_case_whose_conditions_hold_is_taken(sizes: tuple[int, int, int], expected: int) -> None:
     cases = cases_for_target(with_cases(CASES), "cpu")
     assert case_for_sizes(cases, dict(zip("MNK", sizes, strict=True))) is cases[expected]
+
+
+VARIANTS = """\
+  cpu:
+    params: {BLOCK_M: 24}
+    cases:
+      - {when: [M <= 64], variants: [x86_64_v4, x86_64_v3], params: {BLOCK_M: 12}}
+      - {when: [M <= 64], params: {BLOCK_M: 36}}
+"""
+
+
+@pytest.mark.parametrize(("variant", "block"), [("x86_64_v4", "12"), ("x86_64_amx", "36"), ("aarch64_v8", "36")])
+def test_a_case_is_for_the_variants_that_it_names(variant: str, block: str) -> None:
+    cases = cases_on(with_cases(VARIANTS), "cpu", machines(f"cpu:{variant}"))
+    assert str(case_for_sizes(cases, {"M": 5, "N": 5, "K": 8}).spec.params["BLOCK_M"]) == block
+    assert [machines_of(one, machines("cpu:x86_64_v4+x86_64_v2"))[0].variant for one in cases][-1] == "x86_64_v4"
+
+
+def test_a_case_for_a_variant_that_there_is_not_is_refused_at_its_name() -> None:
+    spec = with_cases(VARIANTS.replace("x86_64_v3", "x86_64_v5"))
+    with pytest.raises(WavespecError, match=r"unknown-variant.*'x86_64_v5' is not a variant of cpu") as caught:
+        cases_on(spec, "cpu", machines("cpu"))
+    (span,) = [one.span for one in caught.value.diagnostics]
+    assert span is not None and span.column == VARIANTS.splitlines()[3].index("x86_64_v3") + 1
 
 
 def test_condition_that_divides_by_an_empty_dim_does_not_hold() -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
     from wavespec.schema.cases import TargetCase
     from wavespec.schema.language.models import Dim
+    from wavespec.targets.machine import Machine
 
 ALL = "all"
 """As a target: every target."""
@@ -198,16 +199,19 @@ def _example(dim: Dim) -> int:
     return max(most // dim.multiple_of * dim.multiple_of, -(-dim.min // dim.multiple_of) * dim.multiple_of)
 
 
-def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequence[str]) -> TargetCase:
-    """The case `number` of `target`; else the one for the sizes `texts`, else the one for all sizes.
+def chosen_case(
+    spec: KernelSpec, target: str, machine: Machine, number: int | None, texts: Sequence[str]
+) -> TargetCase:
+    """The case `number` of those that `machine` has; else the one for the sizes `texts`, else the one for all sizes.
 
     Raises:
         UnknownCase: the target has no such case.
     """
-    from wavespec.schema.cases import case_for_sizes, cases_for_target
+    from wavespec.cases_on_machines import cases_on
+    from wavespec.schema.cases import case_for_sizes
     from wavespec.schema.resolve import spec_as_on
 
-    cases = cases_for_target(spec, target)
+    cases = cases_on(spec, target, (machine,))
     if number is None:
         known = default_scalars(spec)
         return case_for_sizes(cases, known | chosen_sizes(spec_as_on(spec, target), texts)[0]) if texts else cases[-1]

@@ -418,10 +418,13 @@ def _rates(
     The case is the one that was ``launched``: strides, and what a kernel can address, take part in the choice."""
     import torch
 
+    from wavespec.cases_on_machines import cases_on
     from wavespec.cli.work import bytes_moved, does_a_part, floating_point_operations, roofline
-    from wavespec.schema.cases import cases_for_target
+    from wavespec.pipeline import best_variant
+    from wavespec.targets.machine import machines
 
-    case = cases_for_target(one.spec, target)[launched]
+    chosen = (best_variant(target),) if target == "cpu" else machines(target)
+    case = cases_on(one.spec, target, chosen)[launched]
     least = roofline(case.spec, target, torch.cuda.get_device_name(), sizes) if device == "cuda" else None
     rates: dict[str, Any] = {"case": [str(condition) for condition in case.when], "whole": not does_a_part(one.spec)}
     for who, time in zip(("", "torch_"), seconds, strict=False):

@@ -58,7 +58,7 @@ def show(
     stage = chosen_stage(after or STAGES[-3], STAGES)
     machine = machine_of(chosen_variants(target), variant)
     label, kernel = kernel_of(spec, member)
-    chosen = chosen_case(kernel, target, case, dim or [])
+    chosen = chosen_case(kernel, target, machine, case, dim or [])
     with naming_member(label), naming_case(chosen):
         print(stage_text(chosen_step(chosen, step), machine, stage), end="")
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from wavespec.cases_on_machines import cases_on
 from wavespec.cli.inputs import BadSize, chosen_sizes, sizes_in_words
 from wavespec.cli.numbers import whole_scalars
 from wavespec.diagnostics import Diagnostic, WavespecError, quote
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import best_variant, lower
 from wavespec.schema import KernelSpec
-from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
+from wavespec.schema.cases import TargetCase, case_for_sizes
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.scalars import Number
@@ -47,7 +48,7 @@ class Simulator:
 
     def __init__(self, spec: KernelSpec, target: str, scalars: Mapping[str, Number]) -> None:
         self.spec, self.scalars, self.machine = spec, scalars, best_variant(target)
-        self._cases, self._lowered = cases_for_target(spec, target), dict[int, tuple[Kernel, ...]]()
+        self._cases, self._lowered = cases_on(spec, target, (self.machine,)), dict[int, tuple[Kernel, ...]]()
 
     @property
     def file(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from wavespec.emit.element_runs import ElementRuns, run_of
@@ -13,13 +13,16 @@ from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.masked_words import MaskedWords, are_words
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import Part, vector_type
+from wavespec.emit.rows_in_place import Rows, rows_of
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, STORE
+from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, MMA, STORE
 
 _ZERO_ACCESSES = 4
 """Accesses side by side that may read zeros together."""
+_ROW_OF_ZEROS = 2048
+"""Bytes of a row that products may read: 512 elements of f32."""
 # Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
 # which are as fast, and that of one at another place would be a fault.
 _STREAMED_BYTES = 16
@@ -39,7 +42,7 @@ class CpuMemory(Emitter):
         super().__init__(function)
         self.lanes, self.buffers = lanes, buffers
         self.addresses: dict[str, str] = {}
-        self.zeros = ""
+        self.zeros = self.row_of_zeros = ""
         masked_bits = self.machine.masked_bits if self.machine.element_masks else 64
         self.elements = ElementRuns(self.text, self.indices, masked_bits)
 
@@ -49,8 +52,10 @@ class CpuMemory(Emitter):
         while stop < len(ops) and _joins(first, ops[stop]):
             stop += 1
         if stop > start + 1:
-            write = self._accumulated if first.is_(ACCUMULATE) else self._checked
-            write(ops[start:stop])
+            if first.is_(ACCUMULATE):
+                self._accumulated(ops[start:stop])
+            elif not any(op.is_(MMA) for op in ops) or not self._along_rows(ops[start:stop]):
+                self._checked(ops[start:stop])
         return stop if stop > start + 1 else start
 
     def _checked(self, ops: Sequence[Op]) -> None:
@@ -181,15 +186,40 @@ class CpuMemory(Emitter):
             behind = op["offset"].beyond(first["offset"]) if start and alike else None
             if behind is None or not 0 <= behind <= self._zeros_bytes // size - vector.elements:
                 first, behind = op, 0
-                start = self._address_or_zeros(memory, op["offset"], mask)
+                start = self._address_or_zeros(memory, op["offset"], mask, self._zeros)
             address = self._beyond(start, const(behind * size), self.text.depth) if behind else start
-            pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
-            how, type_ = f"<{{alignment = {size} : i64}}>", vector_type(vector.dtype, vector.elements)
-            bits = type_.replace(vector.dtype.name, f"i{vector.dtype.bits}")  # LLVM would round bf16 by a library
-            name = self.text.op(f'"llvm.load"({pointer}) {how} : (!llvm.ptr) -> {bits}')
-            if bits != type_:
-                name = self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
-            self.values[op.result.name] = (Part(name, vector.elements),)
+            self._load_from(address, op)
+
+    def _load_from(self, address: str, op: Op) -> None:
+        pointer, vector = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr"), op.result.vector
+        how, type_ = f"<{{alignment = {vector.dtype.bytes} : i64}}>", vector_type(vector.dtype, vector.elements)
+        bits = type_.replace(vector.dtype.name, f"i{vector.dtype.bits}")  # LLVM would round bf16 by a library
+        name = self.text.op(f'"llvm.load"({pointer}) {how} : (!llvm.ptr) -> {bits}')
+        if bits != type_:
+            name = self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
+        self.values[op.result.name] = (Part(name, vector.elements),)
+
+    def _along_rows(self, ops: Sequence[Op]) -> bool:
+        """Load from rows whose addresses are chosen around the loop that walks along them, if these are such rows."""
+        memory = self.function.memory_of(ops[0])
+        may_be = all(self._may_read_zeros(op) for op in ops)
+        rows = rows_of(ops, memory.dtype.bytes, _ROW_OF_ZEROS, self.indices) if may_be else None
+        if rows is None:
+            return False
+        for address, op in zip(self._row_addresses(memory, rows), ops, strict=True):
+            self._load_from(self._beyond(address, rows.along, self.text.depth), op)
+        return True
+
+    def _row_addresses(self, memory: Memory, rows: Rows) -> list[str]:
+        if rows.run is None:
+            return [
+                self._address_or_zeros(memory, op["offset"], op["mask"], self._row_of_zeros, rows.depth)
+                for op in rows.starts
+            ]
+        start = self._start(memory)
+        for part in self.indices.addends(rows.run.places.shared):
+            start = self._beyond(start, part, self.indices.depth_of(part.symbols))
+        return list(self.elements.addresses(rows.run, start, self._row_of_zeros(), rows.depth))
 
     def _without_runs(self, ops: Sequence[Op]) -> list[Op]:
         """The loads that are not of single elements, of which vectors are loaded."""
@@ -210,12 +240,14 @@ class CpuMemory(Emitter):
             at += len(several)
         return left
 
-    def _address_or_zeros(self, memory: Memory, offset: Expr, mask: Mask) -> str:
+    def _address_or_zeros(
+        self, memory: Memory, offset: Expr, mask: Mask, zeros: Callable[[], str], depth: int | None = None
+    ) -> str:
         address, so_far = self._start(memory), const(0)
         for part in self.indices.addends(offset * memory.dtype.bytes):
             so_far += part
             address = self.indices.once(f"address of {memory.name}", so_far, partial(self._beyond, address, part))
-        return self.text.op(f"arith.select {self.indices.inside(mask)}, {address}, {self._zeros()} : i64")
+        return self.text.op(f"arith.select {self.indices.inside(mask)}, {address}, {zeros()} : i64", depth)
 
     def _beyond(self, address: str, bytes_: Expr, depth: int) -> str:
         return self.text.op(f"arith.addi {address}, {self.indices.integer(bytes_, 64)} : i64", depth)
@@ -227,13 +259,22 @@ class CpuMemory(Emitter):
     def _zeros(self) -> str:
         """The address of zeros, which are made in front of everything."""
         if not self.zeros:
-            buffer, type_ = local_memory(self.text, self._zeros_bytes, "i8", 0)
-            vector = f"vector<{self._zeros_bytes}xi8>"
-            value = self.text.op(f"arith.constant dense<0> : {vector}", 0)
-            start = self.text.op("arith.constant 0 : index", 0)
-            self.text.do(f"vector.store {value}, {buffer}[{start}] : {type_}, {vector}", 0)
-            self.zeros = self.text.address(buffer, type_, depth=0)
+            self.zeros = self._made_of_zeros(self._zeros_bytes)
         return self.zeros
+
+    def _row_of_zeros(self) -> str:
+        """The address of a whole row of them."""
+        if not self.row_of_zeros:
+            self.row_of_zeros = self._made_of_zeros(_ROW_OF_ZEROS)
+        return self.row_of_zeros
+
+    def _made_of_zeros(self, bytes_: int) -> str:
+        buffer, type_ = local_memory(self.text, bytes_, "i8", 0)
+        vector = f"vector<{bytes_}xi8>"
+        value = self.text.op(f"arith.constant dense<0> : {vector}", 0)
+        start = self.text.op("arith.constant 0 : index", 0)
+        self.text.do(f"vector.store {value}, {buffer}[{start}] : {type_}, {vector}", 0)
+        return self.text.address(buffer, type_, depth=0)
 
     def _masked(self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: Expr | None, store: str = "") -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)

@@ -3,7 +3,7 @@ comes out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -158,28 +158,36 @@ class ElementRuns:
         return self.text.op(f'"llvm.intr.masked.load"({operands}) <{{alignment = {dtype.bytes} : i64}}> : {types}')
 
     def _gathered(self, run: ElementRun, dtype: DType, start: str, zeros: str) -> str:
-        count, addresses = run.length, f"vector<{run.length}xi64>"
-        places = self.vectors.vector(run.places.rest, 64)
-        both = (start, zeros)
-        bases, nowhere = (self.text.op(f"vector.broadcast {name} : i64 to {addresses}") for name in both)
-        places = self.text.op(f"arith.addi {places}, {bases} : {addresses}")
-        places = self.text.op(f"arith.select {self._mask(run)}, {places}, {nowhere} : vector<{count}xi1>, {addresses}")
         element, how = f"i{dtype.bits}", f"<{{alignment = {dtype.bytes} : i64}}>"
         names: list[str] = []
-        for lane in range(count):
-            address = self.text.op(f"vector.extract {places}[{lane}] : i64 from {addresses}")
+        for address in self.addresses(run, start, zeros):
             pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
             names.append(self.text.op(f'"llvm.load"({pointer}) {how} : (!llvm.ptr) -> {element}'))
         return self.text.op(f"vector.from_elements {', '.join(names)} : {_bits(run, dtype)}")
 
-    def _mask(self, run: ElementRun) -> str:
+    def addresses(self, run: ElementRun, start: str, zeros: str, depth: int | None = None) -> Iterator[str]:
+        """SSA names, each written as it is asked for: where an element is, or zeros where it is not there.  ``start``:
+        what its place is counted from; ``depth``: of the block that has them."""
+        count, addresses = run.length, f"vector<{run.length}xi64>"
+        places = self.vectors.vector(run.places.rest, 64)
+        both = (start, zeros)
+        bases, nowhere = (self.text.op(f"vector.broadcast {name} : i64 to {addresses}", depth) for name in both)
+        places = self.text.op(f"arith.addi {places}, {bases} : {addresses}", depth)
+        mask = self._mask(run, depth)
+        places = self.text.op(f"arith.select {mask}, {places}, {nowhere} : vector<{count}xi1>, {addresses}", depth)
+        for lane in range(count):
+            yield self.text.op(f"vector.extract {places}[{lane}] : i64 from {addresses}", depth)
+
+    def _mask(self, run: ElementRun, depth: int | None = None) -> str:
         bits, name = f"vector<{run.length}xi1>", ""
         parts = [self.vectors.compared(*pair, "ult") for pair in run.checks.inside]
         parts += [self.vectors.compared(*pair, "slt") for pair in run.checks.below]
         if run.checks.shared:
-            parts.append(self.text.op(f"vector.broadcast {self.indices.inside(run.checks.shared)} : i1 to {bits}"))
+            parts.append(
+                self.text.op(f"vector.broadcast {self.indices.inside(run.checks.shared)} : i1 to {bits}", depth)
+            )
         for part in parts:
-            name = self.text.op(f"arith.andi {name}, {part} : {bits}") if name else part
+            name = self.text.op(f"arith.andi {name}, {part} : {bits}", depth) if name else part
         return name
 
 

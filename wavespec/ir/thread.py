@@ -9,13 +9,19 @@ from typing import Any, Literal
 
 from wavespec.diagnostics import Span
 from wavespec.ir.dtype import DTYPES, DType
-from wavespec.ir.expr import Expr, as_expr, const
+from wavespec.ir.expr import Expr, as_expr, const, less, loose_part
 from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
 
 Mask = tuple[tuple[Expr, Expr], ...]
 
 PREDICATES = frozenset(("lt", "le", "eq", "ne"))
 """Functions of ``elementwise`` whose result is bool."""
+
+
+def decisive(mask: Mask) -> Mask:
+    """The checks without what never decides them: what is less than that of which all else is a multiple."""
+    starts = ((left - loose_part(left, right), right) for left, right in mask)
+    return tuple((left, right) for left, right in starts if not less(left, right))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.count_in_floats import CountInFloats
 from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
+from wavespec.lower.drop_checks import DropChecks
 from wavespec.lower.drop_unit_dims import DropUnitDims
 from wavespec.lower.fetch_ahead import FetchAhead
 from wavespec.lower.fold_grid import FoldGrid
@@ -39,6 +40,7 @@ from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.shorten_sums import ShortenSums
 from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.skip_nan import SkipNan
+from wavespec.lower.skip_zeros import SkipZeros
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_chains import SplitChains
 from wavespec.lower.split_k import SplitK
@@ -95,7 +97,9 @@ PASSES: tuple[Pass, ...] = (
     SerializeWaves(),
     ReadInPlace(),
     FetchAhead(),
+    DropChecks(),
     ShortenSums(),
+    SkipZeros(),
     HoistInvariants(),
     NestDigits(),
     PlaceBarriers(),

@@ -7,11 +7,13 @@ import functools
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from wavespec.architecture import architecture
+from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
 from wavespec.runtime.code import ArtifactError, Binary
 
 # https://docs.kernel.org/arch/x86/xstate.html: a process has to ask before its first AMX tile instruction.
@@ -72,11 +74,28 @@ def request_amx() -> bool:
     return libc.syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
 
 
+def for_processor(artifact: KernelArtifact, features: Iterable[str]) -> KernelArtifact:
+    """The kernel with those cases of it that the best of its variants here has: some cases are for others."""
+    best = _best((artifact.steps or (artifact,))[-1].binaries, features)
+    if best is None:
+        return artifact
+
+    def labels(case: ArtifactCase) -> set[str]:
+        return {binary.label for part in (case.kernel, *case.kernel.steps) for binary in part.binaries}
+
+    own = tuple(case for case in artifact.cases if best.label in labels(case))
+    return artifact if len(own) == len(artifact.cases) else replace(artifact, cases=own)
+
+
 def choose_binary(binaries: Sequence[Binary], features: Iterable[str], kernel: str) -> Binary:
     """The first of `binaries` (best first) that needs nothing beyond `features`, else `ArtifactError`."""
-    available = frozenset(features)
-    for binary in binaries:
-        if available.issuperset(binary.requires):
-            return binary
-    missing = {binary.label: sorted(set(binary.requires) - available) for binary in binaries}
+    best = _best(binaries, features)
+    if best is not None:
+        return best
+    missing = {binary.label: sorted(set(binary.requires).difference(features)) for binary in binaries}
     raise ArtifactError(f"{kernel}: no variant runs on this CPU; features missing: {missing}.")
+
+
+def _best(binaries: Sequence[Binary], features: Iterable[str]) -> Binary | None:
+    available = frozenset(features)
+    return next((binary for binary in binaries if available.issuperset(binary.requires)), None)

@@ -21,7 +21,7 @@ from wavespec.runtime.checks import (
     tracing_context,
 )
 from wavespec.runtime.code import ArtifactError
-from wavespec.runtime.cpu_features import choose_binary, cpu_features
+from wavespec.runtime.cpu_features import choose_binary, cpu_features, for_processor
 from wavespec.runtime.cpu_launcher import CpuLauncher
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.runtime.scalar_arguments import ScalarArguments
@@ -44,6 +44,8 @@ class Kernel(Caller):
     """
 
     def __init__(self, artifact: KernelArtifact) -> None:
+        if artifact.backend == "cpu" and artifact.cases:
+            artifact = for_processor(artifact, cpu_features())
         super().__init__(len(artifact.inputs), ScalarArguments(artifact.name, artifact.scalars))
         self.artifact = artifact
         self._input_names = tuple(tensor.name for tensor in artifact.inputs)

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from wavespec.cache import cache_key
+from wavespec.cases_on_machines import cases_on
 from wavespec.diagnostics import WavespecError, quote
 from wavespec.emit.compiler import compiler_version
 from wavespec.runtime.files import replace_file
@@ -189,7 +190,7 @@ def add_measuring(folder: Path) -> None:
 
 def _workloads(subject: Subject, folder: Path) -> list[_Workload]:
     plain = spec_for_target(subject.spec, subject.target)
-    cases = cases_for_target(subject.spec, subject.target)
+    cases = cases_on(subject.spec, subject.target, subject.variants)
     found: list[_Workload] = []
     for index, (sizes, when) in enumerate(zip(subject.workloads, ranges(plain, subject.workloads), strict=True)):
         workload = _Workload(dict(sizes), when)

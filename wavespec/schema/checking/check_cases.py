@@ -65,6 +65,8 @@ def _contradiction(spec: KernelSpec, valued: _Valued) -> WavespecError | None:
 
 def _covers(spec: KernelSpec, earlier: _Valued, later: _Valued) -> bool:
     """Whether every call of `later` is one of `earlier` too."""
+    if earlier.case.variants and not set(later.case.variants or ("",)) <= {*earlier.case.variants}:
+        return False
     conditions, others = earlier.case.when, later.case.when
     sizes = spec.dims | spec.numbers
     # A parameter that is not the same in both cases says nothing about one in terms of the other.

@@ -244,6 +244,11 @@ class Conditional(SpecModel):
 class Case(Override, Conditional):
     """What differs for some sizes, over what the target says. The compiler relies on the conditions."""
 
+    variants: Annotated[tuple[Name, ...], Field(max_length=32)] = Field(
+        default_factory=tuple[Name, ...], exclude_if=lambda value: not value
+    )
+    """Variants of the target that have this case, `[x86_64_v4_bf16]`; absent: all of them. Others look on."""
+
 
 class TargetOverride(Override):
     """What differs on one target, and nothing else. It never changes a result."""

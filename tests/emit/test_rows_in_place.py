@@ -1,0 +1,40 @@
+"""Elements of rows that products read where they are: what is chosen around their loop, and what the loop still does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.kernels import SPECS
+from wavespec.cases_on_machines import cases_on
+from wavespec.pipeline import emit
+from wavespec.schema import load
+from wavespec.schema.cases import case_for_sizes
+from wavespec.schema.resolve import complete_sizes
+from wavespec.targets.machine import machines
+
+AVX512 = next(one for one in machines("cpu:x86_64_v4_bf16"))
+LAYER = {"H": 9, "W": 9, "C": 128, "O": 64, "R": 3, "S": 3}
+
+
+def innermost(name: str, **sizes: int) -> list[str]:
+    """The lines of the loop of products of a convolution of these sizes."""
+    spec = load(SPECS / f"{name}.wave.yaml")
+    case = case_for_sizes(cases_on(spec, "cpu", (AVX512,)), complete_sizes(spec, LAYER | sizes))
+    lines = emit(case.spec, AVX512).text.splitlines()
+    (first,) = [at for at, line in enumerate(lines) if re.search(r"math.fma|dpbf16", line)][:1]
+    start = max(at for at in range(first) if "scf.for" in lines[at])
+    return lines[start : next(at for at in range(first, len(lines)) if "scf.yield" in lines[at])]
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "rows"),
+    [("conv2d_nhwc_f32", 8, 8), ("conv2d_nhwc_f32", 3, 12), ("conv2d_nhwc", 16, 8), ("conv2d_nhwc", 1, 12)],
+)
+def test_a_step_reads_one_word_of_each_row_and_checks_nothing(name: str, images: int, rows: int) -> None:
+    loop = innermost(name, N=images)
+    words = [line for line in loop if '"llvm.load"' in line]
+    assert len(words) == rows
+    assert not any(re.search(r"select|cmpi|divui|remui|masked", line) for line in loop)
+    assert sum("arith.addi" in line for line in loop) <= rows + 3, "one address each, and what the weights take"

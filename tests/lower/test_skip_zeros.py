@@ -1,0 +1,82 @@
+"""Products with what is outside of a tensor are left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lower.gemms import CPU, NVIDIA
+from tests.lower.ir_text import Text
+from wavespec.lower.drop_checks import DropChecks
+from wavespec.lower.skip_zeros import SkipZeros
+
+TAPS = Text("""
+    thread kernel @k target cpu lanes 1
+    symbol P in 0..4096 by 1
+    symbol C in 0..4096 by 64
+    symbol wg0 in 0..4095 by 1
+    symbol in_K in 0..63 by 1
+    plan "auto" stages 1 group 0
+    memory @x : f32 (P: [P], C: [C]) global input mapped
+    memory @w : f32 (K: [64], N: [32]) global input
+    memory @y : f32 (M: [8], N: [32]) global output
+""")
+ROW = "mask = (([-1], [wg0 - 1],), ([wg0 - 1], [P],), ([in_K], [C],),)"
+
+
+def product(masks: tuple[str, ...] = (ROW,) * 8, last: str = "%after") -> str:
+    """Sums of products of one element in each of eight rows, at places that are checked so."""
+    loads = "\n".join(
+        f'        %x{row} = load {{{mask}, memory = "x", offset = [wg0*C + {row} + in_K]}} : f32x1'
+        for row, mask in enumerate(masks)
+    )
+    return f"""
+      %zero = constant {{value = 0.0}} : f32x256
+      %sums = for %zero {{induction = "in_K", lower = [0], step = [1], unroll = 1, upper = [64]}} : f32x256 (%sum : f32x256) do
+{loads}
+        %rows = pack {", ".join(f"%x{row}" for row in range(8))} : f32x8
+        %columns = load {{memory = "w", offset = [in_K*32]}} : f32x32
+        %after = mma %rows, %columns, %sum {{instruction = "fma_f32_8x32x1"}} : f32x256
+        yield {last}
+      end
+      store %sums {{memory = "y", offset = [0]}}
+    """
+
+
+def test_a_loop_has_no_step_where_all_that_it_reads_is_outside() -> None:
+    after = TAPS.after(SkipZeros(), CPU, product())
+    beyond = "max(max(max(0 - wg0 + 1, 0), 0 - P + wg0), 0 - C + 1)"
+    assert f"upper = [0 - min({beyond}, 1)*64 + 64]" in after
+
+
+OTHER = "mask = (([-1], [wg0 - 1],), ([wg0 - 1], [P],), ([wg0 + 1], [P],), ([in_K], [C],),)"
+STEP = "mask = (([wg0 + in_K], [P],),)"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(product(masks=(*(ROW,) * 7, OTHER)), id="rows are checked in ways of their own"),
+        pytest.param(product(masks=(STEP,) * 8), id="each step is checked anew"),
+        pytest.param(product(masks=(*(ROW,) * 7, "")).replace("{, memory", "{memory"), id="a row is always there"),
+    ],
+)
+def test_a_loop_that_may_add_something_stays(body: str) -> None:
+    assert "upper = [64]" in TAPS.after(SkipZeros(), CPU, body)
+
+
+def test_zeros_are_skipped_where_waves_run_one_after_another() -> None:
+    assert not SkipZeros().applies_to(NVIDIA) and not DropChecks().applies_to(NVIDIA)
+
+
+@pytest.mark.parametrize("upper", ["[min(C - wg0*64, 64)]", "[min(((C - wg0*64)//2)*2, 64)]", "[C - wg0*64]"])
+def test_what_the_end_of_a_loop_says_is_not_checked_again(upper: str) -> None:
+    check = "mask = (([wg0], [P],), ([wg0*64 + in_K], [C],),)"
+    body = product(masks=(check,) * 8).replace("upper = [64]", f"upper = {upper}")
+    after = TAPS.after(DropChecks(), CPU, body)
+    assert after.count("mask = (([wg0], [P],),)") == 8
+
+
+def test_what_it_does_not_say_is_checked() -> None:
+    check = "mask = (([wg0*64 + in_K + 1], [C],),)"
+    body = product(masks=(check,) * 8).replace("upper = [64]", "upper = [min(C - wg0*64, 64)]")
+    assert TAPS.after(DropChecks(), CPU, body).count("mask = (([in_K + wg0*64 + 1], [C],),)") == 8

@@ -1,0 +1,63 @@
+"""Thread kernel in, thread kernel out: products are not asked in each step for what the end of their loop says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.expr import Expr, at_most, const, total
+from wavespec.ir.kernel import Kernel, Op, rewrite
+from wavespec.ir.thread_ops import FOR, LOAD, MMA
+from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import is_of_lanes
+from wavespec.targets.machine import Machine
+
+
+class DropChecks(Pass):
+    """Leave out checks of loads that hold in every step of the loop of products around them.
+
+    Before: elements along k are read at the places of a mapping, and ``at_k + in_k < K`` is checked of each.
+    After:  not where the loop over ``in_k`` ends at ``K - at_k``: what is left to check is the same in all steps.
+    """
+
+    name: ClassVar[str] = "drop-checks"
+    requires = (is_of_lanes,)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return not machine.concurrent_waves
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        mapped = {memory.name for memory in kernel.memories if memory.mapped}
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if not any(inner.is_(MMA) for inner in op.body.ops):
+                return (op,)
+            ops = (_unchecked(inner, op, kernel) if _is_checked(inner, mapped) else inner for inner in op.body.ops)
+            return (replace(op, region=replace(op.body, ops=tuple(ops))),)
+
+        return replace(kernel, body=rewrite(kernel.body, change, FOR))
+
+
+def _is_checked(op: Op, mapped: set[str]) -> bool:
+    return op.is_(LOAD) and op["memory"] in mapped and bool(op["mask"])
+
+
+def _unchecked(load: Op, loop: Op, kernel: Kernel) -> Op:
+    mask = tuple(pair for pair in load["mask"] if not _holds_in(loop, *pair, kernel.symbol(loop["induction"])))
+    return load.with_(mask=mask)
+
+
+def _holds_in(loop: Op, left: Expr, right: Expr, step: Expr) -> bool:
+    """Whether a place that grows by one with the index of a loop is less than a size up to the loop's end."""
+    rest, name = left - step, loop["induction"]
+    if name in rest.symbols or name in right.symbols:
+        return False
+    upper = loop["upper"]
+    ends = upper.args if upper.kind == "min" else (upper,)
+    return any(at_most(_not_rounded(end) + rest, right) for end in ends)
+
+
+def _not_rounded(end: Expr) -> Expr:
+    """The same or more: ``x`` for ``x // 2 * 2``."""
+    steps = [(by, term) for by, term in end.terms() if term.kind == "floordiv" and term.args[1] is const(by)]
+    return end + total((term.args[0] - term * by, 1) for by, term in steps)
