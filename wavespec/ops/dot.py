@@ -34,7 +34,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     uses = [[(fragment(left, a, place, step), step, at) for at, place in enumerate(places)] for step in steps]
     for group in _sharing(uses):
         for start in range(0, run, row.k):
-            for value, used in group.items():
+            most = max(map(len, group.values()))
+            for value, used in [one for first in range(most) for one in list(group.items())[first::most]]:
                 for step, at in used:
                     factor = fragment(right, b, places[at], step + start)
                     sums[at] = context.build.dot(row.name, value, factor, sums[at], start, runs, op.result.name)
