@@ -45,7 +45,6 @@ def lane_layouts(kernel: Kernel, op: Op, machine: Machine) -> tuple[Layout, Layo
         return Layout(tuple((dim, layout.base_of(dim)) for dim in dims), layout.axes, layout.inner)
 
     matrices = math.prod(extent for dim, extent in lanes.items() if dim in a.dims)
-    run = row.k
-    if matrices > 1:
-        run *= math.gcd(a.extent(k) // row.k, max(1, math.prod(lanes.values()) // matrices // row.k))
+    group = max(1, math.prod(lanes.values()) // matrices // row.k)
+    run = row.k * math.gcd(a.extent(k) // row.k, group)
     return along_k(a.dims, run), along_k(b.dims, row.k), sums
