@@ -15,6 +15,10 @@ from wavespec.ir.kernel import Op, Region, Value, VectorType
 from wavespec.ir.thread_ops import MMA
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
+_NEAR = 4
+"""Words of 32 bits in 128 bits, inside of which a vector is shuffled by one instruction on all machines.  What is put
+there first serves several of them."""
+
 
 class CpuProducts(Emitter):
     """Every row of a machine is ``family:intrinsic``; registers are lists of whole machine vectors.
@@ -77,12 +81,22 @@ class CpuProducts(Emitter):
         words = elements // row.k
         if row.k > 1:
             name = self.text.op(f"vector.bitcast {name} : {vector_type(dtype, elements)} to vector<{words}x{word}>")
-        first = op["start"] // row.k
-        taken = [lane // (lanes // runs) * (words // runs) + first for lane in range(lanes)]
-        name = self.text.op(f"vector.shuffle {name}, {name} {taken} : vector<{words}x{word}>, vector<{words}x{word}>")
+        run, first = words // runs, op["start"] // row.k
+        taken = [lane // (lanes // runs) * run + first for lane in range(lanes)]
+        if run % _NEAR == 0 and lanes // runs % _NEAR == 0 and words > _NEAR:
+            around = [where // _NEAR * _NEAR + lane % _NEAR for lane, where in enumerate(taken)]
+            name = self._shuffled(name, around, words, word)
+            taken, words = [lane // _NEAR * _NEAR + first % _NEAR for lane in range(lanes)], lanes
+        name = self._shuffled(name, taken, words, word)
         if row.k > 1:
             name = self.text.op(f"vector.bitcast {name} : vector<{lanes}x{word}> to {vector_type(dtype, lanes * row.k)}")
         return name
+
+    def _shuffled(self, name: str, taken: Sequence[int], words: int, word: str) -> str:
+        if [*taken] == [*range(words)]:
+            return name
+        type_ = f"vector<{words}x{word}>"
+        return self.text.op(f"vector.shuffle {name}, {name} {[*taken]} : {type_}, {type_}")
 
     def _product(self, row: MatrixInstruction, a: Value, b: Value, acc: Value, result: Value) -> Parts:
         sums = self.lanes.native_parts(acc) if _vectors_beside(row) else self._outer(row, a, b, acc)
