@@ -132,7 +132,9 @@ def _stages(kernel: IRKernel, machine: Machine, timings: Timings) -> Iterator[St
         if one is PASSES[-1] and not are_checked():  # else it was verified after each pass
             verify(kernel)
         if one.name == _LAST_OF_TILES:
-            machine = machine.narrowed({op["instruction"].partition(":")[0] for op in kernel.walk() if op.is_(MMA, DOT)})
+            machine = machine.narrowed(
+                {op["instruction"].partition(":")[0] for op in kernel.walk() if op.is_(MMA, DOT)}
+            )
         yield Stage(one.name, kernel, kernel is not before, machine)
 
 

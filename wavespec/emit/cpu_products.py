@@ -89,7 +89,9 @@ class CpuProducts(Emitter):
             taken, words = [lane // _NEAR * _NEAR + first % _NEAR for lane in range(lanes)], lanes
         name = self._shuffled(name, taken, words, word)
         if row.k > 1:
-            name = self.text.op(f"vector.bitcast {name} : vector<{lanes}x{word}> to {vector_type(dtype, lanes * row.k)}")
+            name = self.text.op(
+                f"vector.bitcast {name} : vector<{lanes}x{word}> to {vector_type(dtype, lanes * row.k)}"
+            )
         return name
 
     def _shuffled(self, name: str, taken: Sequence[int], words: int, word: str) -> str:

@@ -8,12 +8,12 @@ from wavespec.ir.kernel import Op, Value
 from wavespec.ops.contexts import ThreadContext
 
 
-
 def to_thread(op: Op, context: ThreadContext) -> None:
     """One instruction for each vector of results and each group of elements along the dim.
 
     Steps along the dim that share fragments of ``a``, as taps in one row of a window do, are taken together: a fragment
-    meets all that a part of it is multiplied with before the next one is needed, so that few of ``b`` are alive.
+    meets all that a part of it is multiplied with before the next one is needed, so that few of ``b`` are alive.  The
+    next one is not its neighbour, which adds to the same results.
     """
     (a, b, acc), dim = op.operands, op["dim"]
     row = context.machine.instruction(op["instruction"])
@@ -34,12 +34,17 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     uses = [[(fragment(left, a, place, step), step, at) for at, place in enumerate(places)] for step in steps]
     for group in _sharing(uses):
         for start in range(0, run, row.k):
-            most = max(map(len, group.values()))
-            for value, used in [one for first in range(most) for one in list(group.items())[first::most]]:
+            for value, used in _apart(list(group.items())):
                 for step, at in used:
                     factor = fragment(right, b, places[at], step + start)
                     sums[at] = context.build.dot(row.name, value, factor, sums[at], start, runs, op.result.name)
     context.fragments[op.result.name] = tuple(sums)
+
+
+def _apart(each: Sequence[tuple[Value, list[tuple[int, int]]]]) -> Sequence[tuple[Value, list[tuple[int, int]]]]:
+    """All of them, those behind one another that have no result in common."""
+    most = max(len(used) for _, used in each)
+    return [one for first in range(most) for one in each[first::most]]
 
 
 def _places(value: Value) -> Sequence[Mapping[str, int]]:

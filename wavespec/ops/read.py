@@ -34,7 +34,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         depth, size = layout.axes[-1].extent, layout.fragment_elements
         tile = replace(op.result.tile, layout=turned)
         lines = _loaded(replace(op, results=(replace(op.result, type=tile),)), context)
-        context.fragments[name] = tuple(context.build.transpose(line, depth, size // depth, hint=name) for line in lines)
+        context.fragments[name] = tuple(
+            context.build.transpose(line, depth, size // depth, hint=name) for line in lines
+        )
         return
     held, dim = in_run_order(layout) if _is_taken_in_runs(op, layout, context) else (layout, "")
     tile = replace(op.result.tile, layout=held)
