@@ -66,7 +66,7 @@ class CpuProducts(Emitter):
     def emit_dot(self, op: Op) -> None:
         row = self.machine.instruction(op["instruction"])
         assert row is not None
-        a, b, acc = op.operands
+        _, b, acc = op.operands
         spread = self._spread_runs(op, row)
         result = self._multiplied(row, spread, self.function.whole(b), self.function.whole(acc))
         self.values[op.result.name] = (Part(result, acc.vector.elements),)

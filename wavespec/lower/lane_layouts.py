@@ -15,8 +15,8 @@ def lane_layouts(kernel: Kernel, op: Op, machine: Machine) -> tuple[Layout, Layo
     """Those of a `dot`'s two factors and its sums.
 
     A vector of sums runs along the last dims of ``b``, from one into the next where it has all of that.  ``b`` has such
-    vectors for each group of elements along k.  Of ``a`` a fragment is what such a vector is multiplied with: one group,
-    or, where the vector has several matrices, as many elements along k of each as fill a vector.
+    vectors for each group of elements along k.  A fragment of ``a`` has, of every matrix that such a vector is of, as
+    many elements along k as fill a vector together.
     """
     row = machine.instruction(op["instruction"])
     assert row is not None
