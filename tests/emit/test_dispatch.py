@@ -23,6 +23,7 @@ from wavespec.ir.thread_ops import (
     BULK_STORE,
     BULK_WAIT,
     COPY_ASYNC,
+    DOT,
     FENCE_ASYNC,
     FROM_LANE,
     LOAD_MATRIX,
@@ -53,7 +54,7 @@ BESIDE_LANES = SIGNALS | ROLE | MMA_FENCE | MMA_ASYNC | MMA_COMMIT | MMA_WAIT | 
 OF_MANY_WAVES = (
     BESIDE_LANES | BARRIER | SHUFFLE | FROM_LANE | LOAD_MATRIX | COPY_ASYNC | ASYNC_COMMIT | ASYNC_WAIT | STAGGER
 )
-OF_CPUS = ACCUMULATE | PREFETCH | LOAD_TILE
+OF_CPUS = ACCUMULATE | DOT | PREFETCH | LOAD_TILE
 OF_PASSES = TILES_END
 """What a pass takes away before anybody writes or runs the kernel."""
 
