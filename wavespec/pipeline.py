@@ -29,7 +29,7 @@ from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, function_to_module, module_to_binaries, thread_to_function
 from wavespec.ir.comparing import is_same
 from wavespec.ir.kernel import Kernel as IRKernel
-from wavespec.ir.tile_ops import MMA
+from wavespec.ir.tile_ops import DOT, MMA
 from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.check_shared import check_shared
@@ -133,7 +133,9 @@ def _stages(kernel: IRKernel, machine: Machine, timings: Timings) -> Iterator[St
         if one is PASSES[-1] and not are_checked():  # else it was verified after each pass
             verify(kernel)
         if one.name == _LAST_OF_TILES:
-            machine = machine.narrowed({op["instruction"].partition(":")[0] for op in kernel.walk() if op.is_(MMA)})
+            machine = machine.narrowed(
+                {op["instruction"].partition(":")[0] for op in kernel.walk() if op.is_(MMA, DOT)}
+            )
         yield Stage(one.name, kernel, kernel is not before, machine)
 
 

@@ -44,6 +44,9 @@ GROUPED = {
     "several are a matrix": ((2, 9, 11, 64), (48, 3, 3), 4),
     "one is": ((1, 8, 7, 96), (32, 3, 3), 48),
     "odd ones": ((3, 7, 6, 15), (10, 3, 3), 3),
+    "vectors of four": ((2, 9, 17, 64), (64, 3, 3), 4),
+    "of two": ((1, 8, 7, 32), (32, 3, 3), 8),
+    "of one": ((2, 6, 9, 48), (48, 3, 3), 16),
 }
 """Images N, H, W, C, filters O, R, S and channels of a group."""
 DEPTHWISE = {

@@ -177,7 +177,8 @@ def test_cpu_tiles(machine: Machine) -> None:
         family = row.emit.split(":")[0]
         # A tile of AMX has 16 rows of 64 bytes, and one instruction here takes two tiles of either operand.
         whole = {"amx": 64, "inner": machine.vector_bytes}.get(family, 0)
-        depth = whole // row.a.dtype.bytes or {"fma": 1, "dot2": 2, "dot4": 4}[family]
+        of_lanes = 4 // row.a.dtype.bytes  # elements along k in one word
+        depth = whole // row.a.dtype.bytes or {"fma": 1, "dot2": 2, "dot4": 4, "lanes": of_lanes}[family]
         assert row.k == depth
         operand, tile = rows_of(depth), rows_of(row.n)
         right = groups_of(row.n, 4 // row.b.dtype.bytes) if family == "amx" else operand

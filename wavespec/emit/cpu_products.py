@@ -8,12 +8,16 @@ from dataclasses import replace
 from wavespec.emit.cpu_lanes import CpuLanes
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.loops import Loops
-from wavespec.emit.registers import Part, Parts, resized, vector_type
+from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DType
 from wavespec.ir.kernel import Op, Region, Value, VectorType
 from wavespec.ir.thread_ops import MMA
 from wavespec.targets.matrix_instruction import MatrixInstruction
+
+_NEAR = 4
+"""Words of 32 bits in 128 bits, inside of which a vector is shuffled by one instruction on all machines.  What is put
+there first serves several of them."""
 
 
 class CpuProducts(Emitter):
@@ -23,6 +27,7 @@ class CpuProducts(Emitter):
     ``mla``: like ``fma`` in two steps, of numbers that are widened to the type of the sums as they are multiplied.
     ``mmla``: pairs of rows of ``a`` times pairs of columns of ``b``, groups along k of each side by side.
     ``inner``: vectors along k of ``a`` times those of ``b``.
+    ``lanes``: like ``fma`` and ``dot2``, one vector of sums at a time, which may be of several matrices.
 
     A loop of products may carry something *beside* their sums, which becomes part of them after the loop:
     1. inner products: one vector per sum, whose lanes are added up then;
@@ -57,6 +62,43 @@ class CpuProducts(Emitter):
     def emit_mma(self, op: Op) -> None:
         row, a, b, acc = self.function.product_of(op)
         self.values[op.result.name] = self._product(row, a, b, acc, op.result)
+
+    def emit_dot(self, op: Op) -> None:
+        row = self.machine.instruction(op["instruction"])
+        assert row is not None
+        _, b, acc = op.operands
+        spread = self._spread_runs(op, row)
+        result = self._multiplied(row, spread, self.function.whole(b), self.function.whole(acc))
+        self.values[op.result.name] = (Part(result, acc.vector.elements),)
+
+    def _spread_runs(self, op: Op, row: MatrixInstruction) -> str:
+        """A group of elements of each run of ``a``, in as many neighbouring lanes as have that matrix."""
+        a, lanes, runs = op.operands[0], op.operands[2].vector.elements, op["runs"]
+        name, dtype, elements = self.function.whole(a), a.vector.dtype, a.vector.elements
+        if elements == row.k:
+            return self._spread(name, dtype, lanes, row.k)
+        word = mlir_type(dtype) if row.k == 1 else f"i{dtype.bits * row.k}"
+        words = elements // row.k
+        if row.k > 1:
+            name = self.text.op(f"vector.bitcast {name} : {vector_type(dtype, elements)} to vector<{words}x{word}>")
+        run, first = words // runs, op["start"] // row.k
+        taken = [lane // (lanes // runs) * run + first for lane in range(lanes)]
+        if run % _NEAR == 0 and lanes // runs % _NEAR == 0 and words > _NEAR:
+            around = [where // _NEAR * _NEAR + lane % _NEAR for lane, where in enumerate(taken)]
+            name = self._shuffled(name, around, words, word)
+            taken, words = [lane // _NEAR * _NEAR + first % _NEAR for lane in range(lanes)], lanes
+        name = self._shuffled(name, taken, words, word)
+        if row.k > 1:
+            name = self.text.op(
+                f"vector.bitcast {name} : vector<{lanes}x{word}> to {vector_type(dtype, lanes * row.k)}"
+            )
+        return name
+
+    def _shuffled(self, name: str, taken: Sequence[int], words: int, word: str) -> str:
+        if [*taken] == [*range(words)]:
+            return name
+        type_ = f"vector<{words}x{word}>"
+        return self.text.op(f"vector.shuffle {name}, {name} {[*taken]} : {type_}, {type_}")
 
     def _product(self, row: MatrixInstruction, a: Value, b: Value, acc: Value, result: Value) -> Parts:
         sums = self.lanes.native_parts(acc) if _vectors_beside(row) else self._outer(row, a, b, acc)

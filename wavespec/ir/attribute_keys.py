@@ -46,6 +46,7 @@ Integer = Literal[
     "registers",
     "rows",
     "run",
+    "runs",
     "unit",
     "unroll",
     "waves",

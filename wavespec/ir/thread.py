@@ -318,6 +318,11 @@ class ThreadBuilder:
         self.add("mma", (a, b, acc), (result,), instruction=instruction)
         return result
 
+    def dot(self, instruction: str, a: Value, b: Value, acc: Value, start: int, runs: int, hint: str = "acc") -> Value:
+        result = Value(self.fresh(hint), acc.type)
+        self.add("dot", (a, b, acc), (result,), instruction=instruction, start=start, runs=runs)
+        return result
+
     def loop(
         self,
         induction: str,

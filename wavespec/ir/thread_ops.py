@@ -121,6 +121,14 @@ MMA: Final = _declare(
     results=1,
     attributes={"instruction": Kind.TEXT},
 )
+DOT: Final = _declare(
+    "dot",
+    "T x (g·r), T x (n·d), U x n -> U x n",
+    "acc + the products of groups of d elements, summed: group i of b times that of a at `start` in run i // (n / g)",
+    operands=3,
+    results=1,
+    attributes={"instruction": Kind.TEXT, "start": Kind.INTEGER, "runs": Kind.INTEGER},
+)
 
 # Memory, by each lane
 

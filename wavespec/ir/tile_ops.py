@@ -197,6 +197,14 @@ MMA: Final = _declare(
         "run": Attribute(Kind.INTEGER, absent="as many as the widest access has", set_by="match-operands"),
     },
 )
+DOT: Final = _declare(
+    "dot",
+    "a, b, acc -> acc",
+    "acc + the sum along `dim` of a · b at the same places, by an instruction for the lanes of vectors",
+    operands=3,
+    results=1,
+    attributes={"dim": Kind.TEXT, "instruction": Kind.TEXT},
+)
 REDUCE: Final = _declare(
     "reduce",
     "tile, from ... -> tile",

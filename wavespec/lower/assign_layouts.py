@@ -9,10 +9,11 @@ from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.layout import Layout, spread
 from wavespec.ir.nodes import replace
-from wavespec.ir.tile_ops import ACROSS, CLUSTER_SUM, MMA, READ, TOPK, WRITE
+from wavespec.ir.tile_ops import ACROSS, CLUSTER_SUM, DOT, MMA, READ, TOPK, WRITE
 from wavespec.lower.base import Pass, written_name
 from wavespec.lower.bring_together import alike, bring_together, layout_like
 from wavespec.lower.in_place import moved_in_place, reads_in_place
+from wavespec.lower.lane_layouts import lane_layouts
 from wavespec.lower.product_layouts import product_layouts
 from wavespec.lower.spread_tile import spread_tile
 from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, tiles_have_layouts
@@ -67,8 +68,9 @@ class AssignLayouts(Pass):
         raise_all(_misfits(kernel))
         layouts: dict[str, Layout] = {}
         for op in kernel.walk():
-            if op.is_(MMA):
-                a, b, acc = product_layouts(kernel, op, machine)
+            if op.is_(MMA, DOT):
+                layouts_of = product_layouts if op.is_(MMA) else lane_layouts
+                a, b, acc = layouts_of(kernel, op, machine)
                 layouts |= {
                     op.operands[0].name: a,
                     op.operands[1].name: b,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import Layout
-from wavespec.ir.tile_ops import ALIKE, JOINED, MMA, PURE, READ, REDUCE, SCAN, TAKE, TOPK
+from wavespec.ir.tile_ops import ALIKE, DOT, JOINED, MMA, PURE, READ, REDUCE, SCAN, TAKE, TOPK
 from wavespec.lower.base import fresh_names
 from wavespec.ops.index_map import index_of
 
@@ -29,7 +29,7 @@ def alike(op: Op) -> list[tuple[Value, ...]]:
     if op.region:
         groups = (op.results, op.operands, op.region.arguments, op.region.yields)
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
-    if op.is_(MMA):
+    if op.is_(MMA, DOT):
         return [(op.result, op.operands[2])]
     if op.is_(REDUCE, SCAN):  # what it starts from, and the result of the first, lack a dim of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op, TileType, VectorType, retype
 from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import INDEX, MMA, SIZE, TOPK
@@ -17,7 +18,8 @@ class DropUnitDims(Pass):
     """Leave out of every tile the dims that the grid counts one by one.
 
     Before: ``c[B, M, N]`` with ``{workgroup: B, tile: 1}`` is a tile of three dims.
-    After:  it is a tile [M, N]; `AssignTiles` still gives reads and writes the place of their tensor along B.  Dims
+    After:  it is a tile [M, N]; `AssignTiles` still gives reads and writes the place of their tensor along B.  So
+            are dims whose size is 1.  Dims
             that a reduction or a loop is over stay, and so does what makes operands of an mma matrices.
     """
 
@@ -28,7 +30,8 @@ class DropUnitDims(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
         needed = {split.dim for split in plan.loops} | {dim for op in kernel.walk() for dim in _needed(op)}
-        units = {split.dim for split in plan.workgroup if split.tile == 1} - needed
+        single = {dim for dim, size in kernel.all_sizes.items() if size == const(1)}
+        units = ({split.dim for split in plan.workgroup if split.tile == 1} | single) - needed
         for op in kernel.walk():
             units -= set(_of_matrices(op, units))
         types: dict[str, TileType | VectorType] = {

@@ -21,6 +21,7 @@ from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.match_operands import MatchOperands
+from wavespec.lower.multiply_by_lanes import MultiplyByLanes
 from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.peel_edges import PeelEdges
@@ -60,6 +61,7 @@ PASSES: tuple[Pass, ...] = (
     SplitOperands(),
     DropUnitDims(),
     ReadOnce(),
+    MultiplyByLanes(),
     UnrollBatches(),
     SkipNan(),
     ChooseInstructions(),

@@ -54,10 +54,13 @@ def own_sizes(resolved: ResolvedKernel) -> dict[str, Expr]:
     """The size of every dim as its own symbol, or the number that it always is; of one that follows from others, a
     multiple of all that they make it one of."""
     sizes = {name: _own_size(resolved, name) for name in resolved.computation.dims}
-    for name, same in _followed(resolved, sizes):
+    known = dict(sizes)
+    for name, same in _followed(resolved, known):
         own = sizes[name]
+        if same.is_const:
+            known[name] = same
         if own.kind == "symbol" and own.divisor % same.divisor:
-            sizes[name] = symbol(own.args[0], own.low, own.high, math.lcm(own.divisor, same.divisor))
+            sizes[name] = known[name] = symbol(own.args[0], own.low, own.high, math.lcm(own.divisor, same.divisor))
     return sizes
 
 

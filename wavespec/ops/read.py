@@ -5,7 +5,7 @@ from __future__ import annotations
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.nodes import replace
-from wavespec.ir.tile_ops import MMA
+from wavespec.ir.tile_ops import DOT, MMA
 from wavespec.ops.accesses import read_fragments, regroup
 from wavespec.ops.accesses_around import read_around
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
@@ -30,10 +30,30 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         context.by_unit[name] = op
         return
     assert layout is not None
+    if turned := _turned(op, layout, context):
+        depth, size = layout.axes[-1].extent, layout.fragment_elements
+        tile = replace(op.result.tile, layout=turned)
+        lines = _loaded(replace(op, results=(replace(op.result, type=tile),)), context)
+        context.fragments[name] = tuple(
+            context.build.transpose(line, depth, size // depth, hint=name) for line in lines
+        )
+        return
     held, dim = in_run_order(layout) if _is_taken_in_runs(op, layout, context) else (layout, "")
     tile = replace(op.result.tile, layout=held)
     fragments = _loaded(replace(op, results=(replace(op.result, type=tile),)), context)
     context.fragments[name] = as_fragments(context.build, fragments, held, layout, dim, name) if dim else fragments
+
+
+def _turned(op: Op, layout: Layout, context: ThreadContext) -> Layout | None:
+    """Of what a `dot` takes in groups of elements side by side, which are apart in memory, the layout with each of the
+    group for all lanes."""
+    inner = layout.axes[len(layout.repeats) :]
+    memory, dims = context.kernel.memory(op["memory"]), [*layout.dims]
+    if len(inner) < 2 or op.get("at") or memory.contiguous_dim not in dims or inner[-1].stride(memory.contiguous_dim):
+        return None
+    if not any(one.is_(DOT) and op.result in one.operands for one in context.kernel.walk()):
+        return None
+    return replace(layout, axes=(*layout.repeats, inner[-1], *inner[:-1]))
 
 
 def _is_taken_in_runs(op: Op, layout: Layout, context: ThreadContext) -> bool:

@@ -242,7 +242,11 @@ class KernelArtifact:
                 "a case is of another kernel",
             ),
             (
-                all(dim.name in dims or dim.equals is not None for c in self.cases for dim in c.kernel.dims),
+                all(
+                    d.name in dims or d.equals is not None or d.size is not None
+                    for c in self.cases
+                    for d in c.kernel.dims
+                ),
                 "a case has a dim of its own",
             ),
             (

@@ -85,8 +85,8 @@ def _plan(taken: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
 
 def _sizes_in(taken: KernelArtifact, sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes with those dims that the kernel of a case makes of others in a way of its own, such as room beside the
-    rows of an image."""
-    known = dict(sizes)
+    rows of an image, or has as numbers."""
+    known = {**sizes, **{dim.name: dim.size for dim in taken.dims if dim.size is not None}}
     for name, equals in taken.following().items():
         known[name] = evaluate(equals, known)
     return known

@@ -66,6 +66,17 @@ class Values:
         return joined(op["function"], operands[0])
 
     @staticmethod
+    def _dot(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        """Products and sums in f64, rounded once."""
+        a, b, acc = (operand.astype(np.float64) for operand in operands)
+        threads, count = acc.shape
+        groups = b.reshape(threads, count, -1)
+        own = a.reshape(threads, op["runs"], -1)[:, :, op["start"] : op["start"] + groups.shape[2]]
+        with np.errstate(all="ignore"):
+            total = acc + (own.repeat(count // op["runs"], axis=1) * groups).sum(axis=2)
+        return converted(total, op.result.vector.dtype)
+
+    @staticmethod
     def _shuffle(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
         return operands[0][np.arange(symbols.threads) ^ op["bits"]]
 

@@ -79,7 +79,8 @@ class MatrixInstruction:
     """How the compiler behind calls an instruction that rounds two vectors of f32, the second one's elements first, to
     one of bf16.  It takes numbers below the smallest normal one for zero, and results of this row are never such."""
     family: str = ""
-    """The name as the table writes it, for all members of a row with ``each``."""
+    """The name as the table writes it, for all members of a row with ``each``, or what the row says: rows that multiply
+    other types in the same way share one."""
     _swapped: MatrixInstruction | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -92,6 +93,11 @@ class MatrixInstruction:
     def in_tile_registers(self) -> bool:
         """Whether its operands and results are in registers of their own, of 16 rows of 64 bytes."""
         return self.emit.startswith("amx:")
+
+    @property
+    def of_lanes(self) -> bool:
+        """Whether it multiplies vectors lane by lane: ``n`` results, of as many matrices as have them."""
+        return self.emit.startswith("lanes:")
 
     def swapped(self) -> MatrixInstruction:
         """The same instruction computing the transposed product: ``a`` takes n, ``b`` takes m."""
@@ -120,7 +126,7 @@ def _members(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     ``{name}``."""
     each: dict[str, list[Any]] = row.get("each", {})
     for values in product(*each.values()):
-        yield {**_filled(row, dict(zip(each, values, strict=True))), "family": row["name"]}
+        yield {**_filled(row, dict(zip(each, values, strict=True))), "family": row.get("family", row["name"])}
 
 
 def _filled(item: Any, values: Mapping[str, Any]) -> Any:
