@@ -209,6 +209,7 @@ class KernelArtifact:
         dims = [dim.name for dim in self.dims]
         numbers = {*dims, *(scalar.name for scalar in self.scalars if scalar.shapes)}
         kernels = [case.kernel for case in self.cases]
+        sizes = [dim for kernel in kernels for dim in kernel.dims]
         order = [tensor.output for tensor in self.tensors]
         inputs = {name for tensor in self.inputs for name in tensor.dims}
         ranks = {tensor.name: len(tensor.dims) for tensor in self.tensors}
@@ -242,11 +243,7 @@ class KernelArtifact:
                 "a case is of another kernel",
             ),
             (
-                all(
-                    d.name in dims or d.equals is not None or d.size is not None
-                    for c in self.cases
-                    for d in c.kernel.dims
-                ),
+                all(d.name in dims or d.equals is not None or d.size is not None for d in sizes),
                 "a case has a dim of its own",
             ),
             (

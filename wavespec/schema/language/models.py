@@ -247,7 +247,7 @@ class Case(Override, Conditional):
     variants: Annotated[tuple[Name, ...], Field(max_length=32)] = Field(
         default_factory=tuple[Name, ...], exclude_if=lambda value: not value
     )
-    """Variants of the target that have this case, `[x86_64_v4_bf16]`; absent: all of them. Others look on."""
+    """Variants of the target that have this case, `[x86_64_v4_bf16]`; absent: all. Others take the next that fits."""
 
 
 class TargetOverride(Override):
