@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from wavespec.runtime.artifact import KernelArtifact
-from wavespec.runtime.caller import launch_nothing
+from wavespec.runtime.caller import Launcher, launch_nothing
 from wavespec.runtime.launch_plan import LaunchPlan
+from wavespec.runtime.steps_launcher import StepsLauncher
 
 _REPOSITORY = Path(__file__).parents[2]
 ROOT = Path(os.environ.get("WAVESPEC_AARCH64", _REPOSITORY / "build/aarch64"))
@@ -39,8 +40,15 @@ needs_emulator = pytest.mark.skipif(
 )
 
 
+def emulated_launcher(artifact: KernelArtifact, device: torch.device) -> Launcher:
+    """The launcher of one variant of a kernel; in place of `runtime.kernel.make_launcher`."""
+    if artifact.steps:
+        return StepsLauncher(artifact, [emulated_launcher(step, device) for step in artifact.steps], device)
+    return EmulatedLauncher(artifact, device)
+
+
 class EmulatedLauncher:
-    """Launches one variant of a kernel in the emulator; in place of `runtime.kernel.make_launcher`."""
+    """Launches one kernel in the emulator."""
 
     def __init__(self, artifact: KernelArtifact, device: torch.device) -> None:
         assert device.type == "cpu"

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.aarch64.emulated import EmulatedLauncher, needs_emulator
+from tests.aarch64.emulated import emulated_launcher, needs_emulator
 from tests.edges import EDGES, Edge
 from tests.kernels import Subject, subjects, tensors_of
 from wavespec.pipeline import build
@@ -21,7 +21,7 @@ of_every_variant = pytest.mark.parametrize("variant", MACHINES)
 
 @pytest.fixture(autouse=True)
 def emulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wavespec.runtime.kernel.make_launcher", EmulatedLauncher)
+    monkeypatch.setattr("wavespec.runtime.kernel.make_launcher", emulated_launcher)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 import torch
 
-from tests.aarch64.emulated import EmulatedLauncher, needs_emulator
+from tests.aarch64.emulated import emulated_launcher, needs_emulator
 from tests.cpu.test_gemms import TORCH, product, whole_numbers
 from tests.kernels import check_error
 from tests.lower.gemms import Gemm
@@ -34,7 +34,7 @@ of_every_class = pytest.mark.parametrize("named", CLASSES)
 
 @pytest.fixture(autouse=True)
 def emulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wavespec.runtime.kernel.make_launcher", EmulatedLauncher)
+    monkeypatch.setattr("wavespec.runtime.kernel.make_launcher", emulated_launcher)
 
 
 @cache
