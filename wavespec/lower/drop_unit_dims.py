@@ -18,9 +18,9 @@ class DropUnitDims(Pass):
     """Leave out of every tile the dims that the grid counts one by one.
 
     Before: ``c[B, M, N]`` with ``{workgroup: B, tile: 1}`` is a tile of three dims.
-    After:  it is a tile [M, N]; `AssignTiles` still gives reads and writes the place of their tensor along B.  So
-            are dims whose size is 1.  Dims
-            that a reduction or a loop is over stay, and so does what makes operands of an mma matrices.
+    After:  it is a tile [M, N]; `AssignTiles` still gives reads and writes the place of their tensor along B.  Dims
+            whose size is 1 are left out as well.  Those that a reduction or a loop is over stay, and so does what makes
+            operands of an mma matrices.
     """
 
     name: ClassVar[str] = "drop-unit-dims"

@@ -107,12 +107,11 @@ class _Asked:
             what = "several values have the name" if found else "there is no such input or value"
             raise self.refused(what, "Name an input, or a value that is defined once.")
         types = plain_graph(spec)[1]
-        scale, others = self._scales()
-        named = (
-            {scale: "its scale", **dict.fromkeys(others, "the scale of what it is multiplied with,")} if scale else {}
-        )
-        for one, what in named.items():
+        scales = self._scales()
+        scale = scales[0] if scales else ""
+        for number, one in enumerate(scales):
             if types[one].dtype != "f8e8m0fnu":
+                what = "the scale of what it is multiplied with," if number else "its scale"
                 why = f"{what} {quote(one)} is no power of two, by which an element keeps all of its bits"
                 raise self.refused(why, "Leave it to the product, which scales its sums.")
         found += _definitions(spec.graph, scale, {}) if scale else ()
@@ -122,8 +121,8 @@ class _Asked:
                 raise self.refused(f"it is made by {quote(one.word)}", "Name a value that reads and arithmetic make.")
         return _Value(ops, types[name].dims, SCALED_PRODUCT if scale else types[name].dtype, scale)
 
-    def _scales(self) -> tuple[str, list[str]]:
-        """What products multiply the value by, empty where none does; and what they multiply their others by."""
+    def _scales(self) -> list[str]:
+        """What products multiply the value by, then what they multiply their other operands by; nothing without."""
         products = [one for one in every(Mma, self.spec.graph) if one.scales is not None]
         pairs = [
             pair
@@ -132,13 +131,13 @@ class _Asked:
             if pair[0][0] == self.name
         ]
         if not pairs:
-            return "", []
+            return []
         uses = sum(words_of(op).count(self.name) for op in self.spec.graph)
         if len({scale for (_, scale), _ in pairs}) > 1 or len(pairs) < uses:
             raise self.refused(
                 "not all that uses it multiplies it by one scale", "Read its tensor again for the others."
             )
-        return pairs[0][0][1], [scale for _, (_, scale) in pairs]
+        return [pairs[0][0][1], *(scale for _, (_, scale) in pairs)]
 
 
 def _scaled_operands(op: Mma) -> list[tuple[str, str]]:
