@@ -214,6 +214,13 @@ def _wide(a: Tensor, b: Tensor) -> Tensor:
     return torch.mm(a, b.T, out_dtype=torch.float32) if a.is_cuda else a.float() @ b.float().T
 
 
+def _tf32(a: Tensor, b: Tensor) -> Tensor:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    product = a @ b.T
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return product
+
+
 def _integers(a: Tensor, b: Tensor) -> Tensor:
     product: Any = torch._int_mm  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
     return product(a, b.T)
@@ -326,7 +333,7 @@ CONTESTS: dict[str, Contest] = {
     "layer_norm_bf16": Contest(lambda x, w, b: functional.layer_norm(x, x.shape[1:], w, b, 1e-5), _ROWS),
     "linear_gelu": Contest(lambda a, b, bias: functional.gelu(functional.linear(a, b, bias)), _PRODUCTS),
     "linear_i4": Contest(lambda x, w, scale: _in_bf16(len(x), len(w), x.shape[1], x), _PRODUCTS[:-3], exact=_i4_exact),
-    "linear_residual": Contest(lambda a, b, residual: torch.addmm(residual, a, b.T), _PRODUCTS),
+    "linear_residual": Contest(lambda a, b, residual: torch.addmm(residual, a, b.T, alpha=0.5), _PRODUCTS),
     "linear_silu": Contest(lambda a, b, bias: functional.silu(functional.linear(a, b, bias)), _PRODUCTS),
     "linear_swiglu": Contest(_swiglu, _PRODUCTS),
     "log_softmax": Contest(lambda x: x.log_softmax(1), _WORDS),
@@ -340,7 +347,7 @@ CONTESTS: dict[str, Contest] = {
     "matmul_layouts_f16_tn": Contest(lambda a, b: _wide(a.T, b.T), _FEW_PRODUCTS[1:]),
     "matmul_mxf4": Contest(_as_bf16, _PRODUCTS, exact=_mx_exact),
     "matmul_mxf8": Contest(_as_bf16, _PRODUCTS, exact=_mx_exact),
-    "matmul_tf32": Contest(lambda a, b: a @ b.T, _PRODUCTS),
+    "matmul_tf32": Contest(_tf32, _PRODUCTS),
     "qk_norm_rope": Contest(
         lambda x, w, cos, sin: _rotated(functional.rms_norm(x, x.shape[-1:], w, 1e-6), cos, sin), _TURNED
     ),
@@ -410,6 +417,7 @@ def build_all(folder: Path, target: str, names: Sequence[str]) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print a row for each kernel and size, and the geometric mean and the least ratio of each kernel."""
     torch.set_default_device(arguments.device)
+    torch.backends.cudnn.allow_tf32 = False  # torch's default would not be f32
     print("| kernel | sizes | wavespec µs | torch µs | ratio |\n|---|---|---:|---:|---:|", flush=True)
     means: list[str] = []
     for path in sorted(arguments.folder.glob("*.wavespec")):
