@@ -166,7 +166,7 @@ def test_one_workgroup_is_no_split() -> None:
 
 
 def _crowded() -> Gemm:
-    """Seven stages of 24 KB leave no room for sums of 36 KB beside them."""
+    """Eight stages of 24 KB leave no room for sums of 36 KB beside them."""
     return split_gemm(2, stages=8)
 
 
