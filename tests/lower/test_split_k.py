@@ -11,7 +11,10 @@ import pytest
 from tests.lower.gemms import AMD, NVIDIA, Gemm, lines, operands, run
 from tests.lower.hopper_gemms import hopper_gemm
 from wavespec.diagnostics import WavespecError
-from wavespec.pipeline import lower
+from wavespec.ir.kernel import Op, rewrite
+from wavespec.ir.parser import parse_kernel
+from wavespec.ir.printer import print_kernel
+from wavespec.pipeline import emit, lower
 from wavespec.schema import loads
 from wavespec.sim.interleaving import Order
 from wavespec.sim.simt import simulate
@@ -53,6 +56,8 @@ def test_what_is_copied_is_not_shared_by_the_cluster() -> None:
         (split_gemm(4, tile=(16, 64, 64), wave=(16, 64)), (5, 136, 1000)),
         (split_gemm(2, orders=("M, K", "N, K", "N, M"), dims=("multiple_of: 8", "", "multiple_of: 8")), (72, 200, 328)),
         (split_gemm(2, dims=("", "", "multiple_of: 2")), (130, 67, 202)),
+        (split_gemm(4, tile=(128, 80, 64), wave=(64, 80)), (130, 168, 328)),  # twenty accesses a row
+        (split_gemm(8, tile=(128, 96, 64), wave=(64, 96)), (70, 96, 1024)),
     ],
     ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else "",
 )
@@ -158,3 +163,38 @@ def test_machines_without_clusters_say_so() -> None:
 def test_one_workgroup_is_no_split() -> None:
     gemm = split_gemm(1)
     assert gemm.lowered(NVIDIA, "split-k") == gemm.lowered(NVIDIA, "assign-tiles")
+
+
+def _crowded() -> Gemm:
+    """Eight stages of 24 KB leave no room for sums of 36 KB beside them."""
+    return split_gemm(2, stages=8)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", 0])
+def test_sums_lie_over_the_tiles_where_there_is_no_room_beside_them(order: Order) -> None:
+    gemm = _crowded()
+    (sums,) = [memory for memory in gemm.lowered(NVIDIA).memories if memory.over]
+    assert (sums.name, sums.over) == ("k_loop_acc.parts", ("a.shared", "b.shared"))
+    tiles, signals = 8 * 24576, 2 * 8 * 8 + 8
+    assert emit(gemm.spec, NVIDIA).interface.shared_memory_bytes == tiles + signals
+    kernel = gemm.lowered(NVIDIA)
+    assert parse_kernel(print_kernel(kernel)) == kernel
+    report, expected = run(gemm.spec, NVIDIA, {"M": 130, "N": 72, "K": 1000}, order=order)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
+
+
+def test_sums_have_their_own_bytes_where_there_is_room() -> None:
+    assert not [memory for memory in split_gemm(2, stages=3).lowered(NVIDIA).memories if memory.over]
+
+
+def test_sums_laid_down_while_another_wave_multiplies_are_found() -> None:
+    gemm, sizes = _crowded(), {"M": 130, "N": 72, "K": 1000}
+    kernel = gemm.lowered(NVIDIA)
+
+    def without(op: Op) -> tuple[Op, ...]:
+        return () if op.name == "barrier" and op.get("waves") == kernel.wave_count else (op,)
+
+    kernel = replace(kernel, body=rewrite(kernel.body, without))
+    report = simulate(kernel, NVIDIA, operands(gemm.spec, sizes), sizes)
+    assert "takes the bytes of what another thread reads" in report.render()

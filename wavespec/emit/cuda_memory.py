@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.registers import Part, mlir_type, vector_type
@@ -225,13 +225,24 @@ def _only_signs(mask: Mask) -> Mask:
 
 
 def _places(memories: Sequence[Memory], tile_alignment: int) -> dict[str, range]:
-    """The bytes of workgroup memory that each memory has: tiles first, signals behind them."""
+    """The bytes of workgroup memory that each memory has: tiles first, signals behind them.
+
+    What takes the bytes of a loop's tiles begins where these do, and others begin behind both.
+    """
+    shared = [memory for memory in memories if memory.space == "shared"]
+    below = {name for memory in shared for name in memory.over}
     found: dict[str, range] = {}
-    end = 0
-    for space, alignment in (("shared", tile_alignment), ("signal", _SIGNAL_BYTES)):
-        for memory in [memory for memory in memories if memory.space == space]:
-            bytes_ = _SIGNAL_BYTES if space == "signal" else memory.elements.value * memory.dtype.bytes
-            start = -(-end // alignment) * alignment
-            end = start + bytes_ * memory.buffers
-            found[memory.name] = range(start, end)
+
+    def place(some: Iterable[Memory], start: int, alignment: int) -> int:
+        for memory in some:
+            each = _SIGNAL_BYTES if memory.space == "signal" else memory.elements.value * memory.dtype.bytes
+            start = -(-start // alignment) * alignment
+            found[memory.name] = range(start, start := start + each * memory.buffers)
+        return start
+
+    over = place((memory for memory in shared if memory.over), 0, tile_alignment)
+    tiles = place((memory for memory in shared if memory.name in below), 0, tile_alignment)
+    rest = (memory for memory in shared if not memory.over and memory.name not in below)
+    end = place(rest, max(over, tiles), tile_alignment)
+    place((memory for memory in memories if memory.space == "signal"), end, _SIGNAL_BYTES)
     return found

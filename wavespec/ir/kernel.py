@@ -39,6 +39,7 @@ class Memory:
     ``zeroed``: of an output, whether it starts as zeros, because not every element is written in every call.
     ``packed``: shared memory in which small elements share bytes, as they do in tensors.
     ``shares``: the shared memory whose bytes it has, as waves that only copy fill one for a loop and then this one.
+    ``over``: the shared memories of a loop whose bytes it takes once that loop has ended.
     ``strides``, ``start``: of a tensor whose elements are where a call says, see `wavespec.ir.strided`.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
     ``counter``: a number that the workgroups of a launch have in common; it is 0 when a launch starts and when it ends.
@@ -58,6 +59,7 @@ class Memory:
     arrivals: int = 0
     packed: bool = False
     shares: str = ""
+    over: tuple[str, ...] = ()
     strides: tuple[Expr, ...] = ()
     start: Expr | None = None
     span: Span | None = field(default=None, compare=False)

@@ -143,14 +143,18 @@ def _axes_text(axes: tuple[RegisterAxis, ...]) -> str:
     return ", ".join(f"{axis.extent} by " + " ".join(f"{name_text(d)} {s}" for d, s in axis.strides) for axis in axes)
 
 
-def spread(dims: tuple[str, str], extents: tuple[int, int], width: int, thread: Expr, threads: int) -> Layout:
+def spread(
+    dims: tuple[str, str], extents: tuple[int, int], width: int, thread: Expr, threads: int, columns: int = 0
+) -> Layout:
     """Rows of a tile over the lanes of a workgroup, ``width`` elements a lane at once: neighbours take neighbours.
 
-    Where the tile is no multiple of what all lanes take, some reach beyond it.
+    Where the tile is no multiple of what all lanes take, some reach beyond it.  ``columns``: so many lanes take a row
+    together, in several turns; 0: as many as it has room for.
     """
     (row, column), (height, depth) = dims, extents
     per_row = depth // width
-    columns, rows_at_once = min(per_row, threads), max(1, threads // per_row)
+    columns = columns or min(per_row, threads)
+    rows_at_once = max(1, threads // columns)
     base = ((row, thread // columns), (column, thread % columns * width))
     layout = Layout(base, (RegisterAxis(width, ((column, 1),)),), 1)
     layout = layout.repeated(column, -(-per_row // columns), columns * width)
@@ -158,17 +162,22 @@ def spread(dims: tuple[str, str], extents: tuple[int, int], width: int, thread: 
 
 
 def widest_spread(extents: tuple[int, int], widest: int, threads: int) -> int:
-    """The most elements, at most ``widest``, that lanes can take at once so that `spread` gives every element to one
-    of them; 0 where that is not possible."""
+    """The most elements, at most ``widest``, that lanes can take at once so that `spread`, with `lanes_of_row`, gives
+    every element to one of them; 0 where that is not possible."""
     height, depth = extents
     width = 1 << widest.bit_length() - 1
     while width:
-        per_row, rest = divmod(depth, width)
-        columns = min(per_row, threads)
-        if not rest and not per_row % columns and not threads % columns and not height % (threads // columns):
+        if not depth % width and not height % (threads // lanes_of_row(depth // width, threads)):
             return width
         width //= 2
     return 0
+
+
+def lanes_of_row(per_row: int, threads: int) -> int:
+    """How many lanes share the ``per_row`` parts of a row so that no lane is left over: all of them, or as many as
+    divide both."""
+    columns = min(per_row, threads)
+    return columns if not per_row % columns and not threads % columns else math.gcd(per_row, threads)
 
 
 @node

@@ -180,6 +180,10 @@ class _KernelReader(ExprReader):
         role: Any = next((role for role in ("input", "output", "inout") if self.accept(role)), None)
         staged, mapped, zeroed, packed = (self.accept(mark) for mark in ("staged", "mapped", "zeroed", "packed"))
         shares = self.take("global")[1:] if self.accept("shares") else ""
+        over: list[str] = []
+        if self.accept("over"):
+            while self.at < len(self.tokens) and self.tokens[self.at][0] == "global":
+                over.append(self.take("global")[1:])
         arrangement = self.arrangement() if self.peek("[") else None
         buffers = 1
         if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
@@ -205,6 +209,7 @@ class _KernelReader(ExprReader):
             arrivals,
             packed,
             shares,
+            tuple(over),
             tuple(strides),
             start,
         )

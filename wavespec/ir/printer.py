@@ -90,6 +90,8 @@ def _memory_text(memory: Memory) -> str:
         text += " packed"
     if memory.shares:
         text += f" shares @{memory.shares}"
+    if memory.over:
+        text += f" over {' '.join(f'@{name}' for name in memory.over)}"
     if memory.arrangement:
         text += f" {memory.arrangement}"
     if memory.buffers != 1:

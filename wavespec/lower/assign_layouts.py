@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
-from wavespec.ir.layout import Layout, spread
+from wavespec.ir.layout import Layout, lanes_of_row, spread
 from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import ACROSS, CLUSTER_SUM, DOT, MMA, READ, TOPK, WRITE
 from wavespec.lower.base import Pass, written_name
@@ -207,7 +207,8 @@ def _over_lanes(kernel: Kernel, op: Op) -> Layout:
     tile, (row, column) = op.result.tile, kernel.memory(op["memory"]).dims
     thread = kernel.wave_number * kernel.lanes + kernel.symbol("lane")
     extents = (tile.extent(row), tile.extent(column))
-    return spread((row, column), extents, op["width"], thread, kernel.wave_count * kernel.lanes)
+    width, threads = op["width"], kernel.wave_count * kernel.lanes
+    return spread((row, column), extents, width, thread, threads, lanes_of_row(extents[1] // width, threads))
 
 
 def _kept(kernel: Kernel) -> Iterator[tuple[Value, Value]]:

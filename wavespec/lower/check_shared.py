@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Memory
-from wavespec.ops.staged_writes import shared_bytes
+from wavespec.ops.staged_writes import shared_bytes_of_all
 from wavespec.targets.machine import Machine
 
 
@@ -33,7 +33,7 @@ def check_shared(kernel: Kernel, machine: Machine, emitted: int = 0) -> None:
     """Raises `SharedMemoryExceeded` where the staged tiles of a kernel do not fit the machine; ``emitted``: bytes with
     signals and what is left free between tiles, once they are known."""
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
-    needed = max(emitted, sum(map(shared_bytes, staged)))
+    needed = max(emitted, shared_bytes_of_all(staged))
     if needed > machine.shared.bytes:
         loops = (split.span for split in kernel.distribution.loops)
         where = next(loops, None) or next((memory.span for memory in staged if memory.span), None)

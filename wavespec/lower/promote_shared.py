@@ -12,7 +12,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.ir.names import dim_of_wave
 from wavespec.ir.nodes import replace
-from wavespec.ir.tile_ops import COPY, ITERATE, MMA, READ, WRITE
+from wavespec.ir.tile_ops import CLUSTER_SUM, COPY, ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.check_shared import SharedMemoryExceeded, check_shared
@@ -34,7 +34,7 @@ from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_writes import moved
 from wavespec.ops.shifted_rows import ShiftedRows, shifted_rows, with_shifted_rows, with_shifted_slabs
-from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, staging_of
+from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, shared_bytes_of_all, staging_of
 from wavespec.ops.tensor_views import as_lines, as_matrices, as_windows
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -72,7 +72,8 @@ class PromoteShared(Pass):
             rows and the product stands beside the read.  What an instruction takes from where it is, is converted when
             it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
             ``write`` gets a shared memory ``<name>.staged_<width>`` that its tile leaves through.
-            What lanes read beside products has one buffer where there is no room for more.
+            What lanes read beside products has one buffer where there is no room for more, and the sums that
+            workgroups hand each other lie over the tiles of their loop where there is none beside them.
             Several reads of one tile in a block share a copy, and what the matrix unit reads of the columns of another
             tile it reads there, with a mapping.
             What meets an operand that lanes convert themselves is read inside of its tensor, ``clamped``.
@@ -119,9 +120,19 @@ def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:
 
     added = staging.with_next_tiles()
     kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
+    tiles = tuple(name for name, loop in staging.filled_in.items() if loop is not None)
+    if shared_bytes_of_all(kernel.memories) > machine.shared.bytes - _SIGNALS_BYTES:
+        kernel = _with_sums_over(kernel, tiles)
     check_shared(kernel, machine)
     symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
     return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
+
+
+def _with_sums_over(kernel: Kernel, tiles: tuple[str, ...]) -> Kernel:
+    """The kernel with sums that workgroups hand each other where the tiles of the loop are, which has ended by then."""
+    sums = {op["memory"] for op in kernel.walk() if op.is_(CLUSTER_SUM)}
+    memories = (replace(one, over=tiles) if one.name in sums else one for one in kernel.memories)
+    return replace(kernel, memories=tuple(memories))
 
 
 class _Staging:

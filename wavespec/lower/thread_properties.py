@@ -30,6 +30,7 @@ from wavespec.ir.thread_ops import (
 )
 from wavespec.ir.tile_ops import CLUSTER_SUM, COPY, READ, TILE_OPS, WRITE
 from wavespec.lower.contracts import Breach, Property, property_of
+from wavespec.ops.staged_writes import shared_bytes_of_all
 from wavespec.schedule.buffer_ring import READS
 from wavespec.targets.machine import Machine
 
@@ -73,8 +74,7 @@ def symbols_are_in_scope(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 @property_of(None)
 def shared_memory_fits(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     """Staged tiles, all buffers of them, take no more shared memory than the machine has."""
-    staged = [memory for memory in kernel.memories if memory.space == "shared"]
-    needed = sum(memory.bytes_of(memory.elements.value) * memory.buffers for memory in staged if not memory.shares)
+    needed = shared_bytes_of_all(kernel.memories)
     if needed > machine.shared.bytes:
         yield None, f"it needs {needed} bytes; {machine.variant} has {machine.shared.bytes}"
 

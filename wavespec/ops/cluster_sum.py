@@ -17,6 +17,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     laid_out, layout = sums.tile.layout, result.tile.layout
     assert laid_out is not None and layout is not None
     whole = dict.fromkeys(memory.dims, const(0))
+    if memory.over:  # other waves may still multiply what lies there
+        build.add("barrier", (), (), first=const(0), waves=kernel.wave_count)
     write_fragments(build, memory, laid_out, whole, (), context.fragments[sums.name], context.machine)
     build.add("barrier", (), (), first=kernel.wave_number, waves=1)
     met: dict[str, Any] = {"signal": op["signal"], "index": op["index"]}

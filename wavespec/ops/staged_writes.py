@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,6 +66,15 @@ def staging_of(
 def shared_bytes(memory: Memory) -> int:
     """Of all buffers of a shared memory; none of one that lies in another."""
     return 0 if memory.shares else memory.bytes_of(memory.elements.value) * memory.buffers
+
+
+def shared_bytes_of_all(memories: Iterable[Memory]) -> int:
+    """Of the shared memories of a kernel; what lies over tiles of a loop takes bytes of its own where it is larger."""
+    shared = [memory for memory in memories if memory.space == "shared"]
+    below = {name for memory in shared for name in memory.over}
+    over = sum(shared_bytes(memory) for memory in shared if memory.over)
+    tiles = sum(shared_bytes(memory) for memory in shared if memory.name in below)
+    return sum(map(shared_bytes, shared)) - min(over, tiles)
 
 
 def begins_anywhere(staged: Memory) -> bool:

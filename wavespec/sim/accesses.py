@@ -51,6 +51,8 @@ class MemoryUnit:
         self._rows = Rows(self.lanes)
         self.enable(np.ones(symbols.threads, np.bool_))
         self._open: list[_Copy] = []
+        self._taken: set[str] = set()
+        """Memories whose bytes others have by now."""
         self._groups: list[tuple[int, list[_Copy]]] = []
 
     def enable(self, lanes: Flags) -> None:
@@ -74,6 +76,8 @@ class MemoryUnit:
 
     def store(self, op: Op, values: Array) -> None:
         target, count = self.memories[op["memory"]], values.shape[1]
+        for name in target.memory.over:
+            self._take(op, self.memories[name])
         touched = self._touched(op, target, op["offset"], op.get("buffer"), count, self._active(op, count))
         if op.get("valid") is None or not self.machine.globals.checked_stores:
             self._check_alignment(op, target, touched, required=False)
@@ -91,6 +95,14 @@ class MemoryUnit:
         self.workgroup.report(op, target, target.shadow.write(self._access(op, touched), known))
         self.workgroup.own(op, target, where, stored)
         self.workgroup.place(op, target, where, lambda position: int(lanes[position]), stored)
+
+    def _take(self, op: Op, below: SimulatedMemory) -> None:
+        """What this wave writes lies over a memory, all of which is over by then."""
+        if below.memory.name not in self._taken and below.shadow is not None:
+            self._taken.add(below.memory.name)
+            lane, places = int(self.lanes[0]), np.arange(len(below.data))
+            access = Access(self.clocks, self.findings.ordinal(op), places, lane, self.group, lane)
+            self.workgroup.report(op, below, below.shadow.take(access))
 
     def accumulate(self, op: Op, values: Array) -> None:
         """Add what the memory holds where ``onto`` holds, then store."""

@@ -159,6 +159,14 @@ class Shadow:
         yield from self._after_others(access, self._updates, "overwrites what another thread combines something with")
         last.set(access)
 
+    def take(self, access: Access) -> Iterator[Conflict]:
+        """Record that other memory takes the bytes, of which nothing is left; writes and reads have to be over."""
+        writers, steps = self._write.actor[access.index], self._write.step[access.index]
+        what = "takes the bytes of what another thread wrote"
+        yield from self._conflicts("race", what, access.unknown(writers, steps), access, self._write)
+        yield from self._after_others(access, self._reads, "takes the bytes of what another thread reads")
+        self._write.step[access.index] = 0
+
     def _conflicts(
         self, kind: ConflictKind, what: str, at: Flags, access: Access, other: _Record | None = None
     ) -> Iterator[Conflict]:
