@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, compress, groupby
 from typing import ClassVar
@@ -26,6 +26,8 @@ class SinkArithmetic(Pass):
     After:  around the loops, operations that only make values stand in front of what needs them, piece by piece, so
             that the registers of sums are free when the results are there; what nothing needs is gone.  Stores in a
             row stay so.  Loads stand some way ahead of their use; on machines that reorder them they stay.
+            Where workgroups share the registers of a processor (``resident``), stores that need loads do not stay in a
+            row, and loads that are more than stand ahead do not wait in registers until lanes have met.
     """
 
     name: ClassVar[str] = "sink-arithmetic"
@@ -46,12 +48,37 @@ class SinkArithmetic(Pass):
             else:
                 fixed.append(op)
         result: list[Op] = []
-        for are_stores, ops in groupby(fixed, lambda op: op.is_(STORE, ATOMIC) and not op.results):
-            for group in [list(ops)] if are_stores else [[op] for op in ops]:
+        is_crowded = kernel.distribution.resident > 1
+        for are_stores, group_of_them in groupby(fixed, lambda op: op.is_(STORE, ATOMIC) and not op.results):
+            ops = list(group_of_them)
+            together = are_stores and not (is_crowded and _need_loads(ops, waiting))
+            for group in [ops] if together else [[op] for op in ops]:
                 for name in (name for op in group for name in _needed(op)):
                     result += _with_operands(name, waiting)
                 result += group
-        return replace(kernel, body=tuple(_ahead(result, inputs, bound)))
+        shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
+        parts = _parts(result, inputs, shared) if is_crowded else [result]
+        return replace(kernel, body=tuple(op for part in parts for op in _ahead(part, inputs, bound)))
+
+
+def _need_loads(stores: Sequence[Op], waiting: Mapping[str, Op]) -> bool:
+    """Whether several of the stores each need loads that wait."""
+    left = dict(waiting)
+    needed = ([made for name in _needed(op) for made in _with_operands(name, left)] for op in stores)
+    return sum(any(made.is_(LOAD) for made in every) for every in needed) > 1
+
+
+def _parts(ops: Sequence[Op], inputs: Collection[str], shared: Collection[str]) -> list[list[Op]]:
+    """The operations up to where lanes hand something on to each other and those behind it, where these have more loads
+    than stand ahead of their use."""
+    parts: list[list[Op]] = [[]]
+    for number, op in enumerate(ops):
+        parts[-1].append(op)
+        if op.is_(STORE) and op["memory"] in shared:
+            loads = [one for one in ops[number + 1 :] if one.is_(LOAD) and one["memory"] in inputs]
+            if _fitting(loads) < len(loads):
+                parts.append([])
+    return parts
 
 
 def _needed(op: Op) -> Iterator[str]:
