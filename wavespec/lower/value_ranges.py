@@ -13,7 +13,7 @@ Range = tuple[float, float]
 ANY: Final = (-math.inf, math.inf)
 LARGEST, _SMALLEST = (2 - 2.0**-23) * 2.0**127, 2.0**-126
 _EXACT: Final = ("neg", "maximum", "minimum")
-_MONOTONIC: Final = (*_EXACT, "add", "sub", "mul", "fma", "floor", "exp2", "log2", "rsqrt")
+MONOTONIC: Final = (*_EXACT, "add", "sub", "mul", "fma", "floor", "exp2", "log2", "rsqrt")
 """In each operand: the extremes of their results are at extremes of operands."""
 
 
@@ -38,7 +38,7 @@ def range_of(op: Op, operands: list[Range]) -> Range:
         return min(one[0], other[0]), max(one[1], other[1])
     if op.is_(ELEMENTWISE) and op["function"] == "exp":
         return 0.0, 0.0 if operands[0][1] == -math.inf else math.inf
-    if not op.is_(ELEMENTWISE) or op["function"] not in _MONOTONIC:
+    if not op.is_(ELEMENTWISE) or op["function"] not in MONOTONIC:
         return ANY
     results = [_at(op["function"], *point) for point in itertools.product(*operands)]
     if any(map(math.isnan, results)):
@@ -48,7 +48,7 @@ def range_of(op: Op, operands: list[Range]) -> Range:
 
 
 def _at(function: str, x: float, y: float = 0.0, z: float = 0.0) -> float:
-    """One of `_MONOTONIC` at a point."""
+    """One of `MONOTONIC` at a point."""
     match function:
         case "add":
             return x + y
