@@ -14,7 +14,8 @@ from tests.lower.ir_text import Text, lines
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import symbol
 from wavespec.ir.kernel import Op, TileType, Value, attribute_pairs
-from wavespec.lower.pad_once import _ALL, _MONOTONIC, PadOnce, _range_of  # pyright: ignore[reportPrivateUsage]
+from wavespec.lower.pad_once import PadOnce
+from wavespec.lower.value_ranges import ANY, MONOTONIC, range_of
 
 PRODUCTS = Text("""
     tile kernel @products target sm_90 lanes 32
@@ -131,13 +132,13 @@ ARITY = {"fma": 3, "neg": 1, "exp2": 1, "rsqrt": 1, "log2": 1, "floor": 1}
 
 
 def test_every_rule_is_compared_with_numbers() -> None:
-    assert COMPUTED.keys() == set(_MONOTONIC)
+    assert COMPUTED.keys() == set(MONOTONIC)
 
 
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.tuples(SINGLE, SINGLE, SINGLE), min_size=3, max_size=4),
-    st.lists(st.sampled_from(sorted(_MONOTONIC)), max_size=6),
+    st.lists(st.sampled_from(sorted(MONOTONIC)), max_size=6),
     st.data(),
 )
 def test_intervals_hold_what_a_chain_of_functions_computes(
@@ -150,22 +151,22 @@ def test_intervals_hold_what_a_chain_of_functions_computes(
             result = np.float32(COMPUTED[word](*(number for _, number in picked)))
         if np.isnan(result):
             continue
-        low, high = _range_of(op_of("elementwise", len(picked), function=word), [interval for interval, _ in picked])
+        low, high = range_of(op_of("elementwise", len(picked), function=word), [interval for interval, _ in picked])
         flushed = result if abs(result) >= 2.0**-126 else np.float32(0)
         assert low <= result <= high and low <= flushed <= high, (word, picked)
         known.append(((low, high), result))
 
 
 def test_numbers_of_registers_are_known_and_other_functions_are_not() -> None:
-    assert _range_of(op_of("register", 0, value=2.5), []) == (2.5, 2.5)
-    assert _range_of(op_of("elementwise", 1, function="sin"), [(0.0, 0.0)]) == _ALL
-    assert _range_of(op_of("elementwise", 2, function="sub"), [(math.inf, math.inf)] * 2) == _ALL, "no number"
+    assert range_of(op_of("register", 0, value=2.5), []) == (2.5, 2.5)
+    assert range_of(op_of("elementwise", 1, function="sin"), [(0.0, 0.0)]) == ANY
+    assert range_of(op_of("elementwise", 2, function="sub"), [(math.inf, math.inf)] * 2) == ANY, "no number"
 
 
 def test_limits_of_scalars_are_relied_on() -> None:
     """As `scale` of attention has them: behind a positive factor the power of minus infinity is 0."""
     limits = attribute_pairs({"number": symbol("scale.scalar", -(2**31), 2**31 - 1), "least": 0.1, "most": 8.0})
-    for dtype, right in (("f32", (0.1 - 0.1 * 2.0**-22, 8 + 8 * 2.0**-22)), ("bf16", _ALL)):
+    for dtype, right in (("f32", (0.1 - 0.1 * 2.0**-22, 8 + 8 * 2.0**-22)), ("bf16", ANY)):
         value = Value("scale", TileType((), (), DTYPES[dtype]))
-        assert _range_of(Op("scalar", (), (value,), limits), []) == right
-    assert _range_of(Op("scalar", (), (value,), limits[:1]), []) == _ALL
+        assert range_of(Op("scalar", (), (value,), limits), []) == right
+    assert range_of(Op("scalar", (), (value,), limits[:1]), []) == ANY

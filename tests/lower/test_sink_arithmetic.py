@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.lower.gemms import CPU, NVIDIA
 from tests.lower.ir_text import Text, lines
 from tests.ops.epilogues import epilogue
@@ -53,6 +55,39 @@ def test_pieces_are_finished_one_after_the_other_and_what_nothing_needs_is_gone(
         %b.3 = cast %b.2 : f32x1
         store %b.3 {memory = "y", offset = [lane + 32]}
     """)
+
+
+ROW = Text("""
+    thread kernel @k target sm_90 lanes 32
+    symbol lane in 0..31 by 1
+    plan "auto" stages 1 group 0 resident 2
+    wave wave_N 16
+    memory @x : f32 (N: [256]) global input
+    memory @weight : f32 (N: [4096]) global input
+    memory @y : f32 (N: [4096]) global output
+    memory @parts : f32 (element: [32]) shared [element/1: 32 by 1]
+""")
+
+
+def row_with_weights(loads: int) -> str:
+    """A row of which each lane has 32 elements is joined, and each result is stored with a weight of its own."""
+    made = [f'%x.{n} = load {{memory = "x", offset = [lane*4 + {n * 128}]}} : f32x4' for n in range(8)]
+    sums = ["%x.0", *(f"%s.{n}" for n in range(1, 8))]
+    made += [f'%s.{n} = elementwise {sums[n - 1]}, %x.{n} {{function = "add"}} : f32x4' for n in range(1, 8)]
+    made += ['store %s.7 {memory = "parts", offset = [lane*4]}', "barrier"]
+    for n in range(loads):
+        made.append(f'%w.{n} = load {{memory = "weight", offset = [lane*4 + {n * 128}]}} : f32x4')
+        made.append(f'%y.{n} = elementwise %w.{n}, %x.{n} {{function = "mul"}} : f32x4')
+    made += [f'store %y.{n} {{memory = "y", offset = [lane*4 + {n * 128}]}}' for n in range(loads)]
+    return "\n".join(made)
+
+
+@pytest.mark.parametrize(("loads", "behind"), [(6, 0), (7, 7)], ids=["all stand ahead", "more than stand ahead"])
+def test_loads_for_results_do_not_fill_registers_until_lanes_have_met(loads: int, behind: int) -> None:
+    names = ROW.after(SinkArithmetic(), NVIDIA, row_with_weights(loads)).split("barrier")[1].split("\n")
+    words = [line.split()[0] for line in names if line.strip() and line.strip() != "}"]
+    assert sum(word.startswith("%w") for word in words) == behind
+    assert (words[-3:] == ["store"] * 3) == (behind == 0), "each store stands behind what it needs"
 
 
 def test_stores_in_a_row_stay_so() -> None:

@@ -29,6 +29,7 @@ graph:
   - result: tanh(one)
   - {write: result, to: y}
 """
+(NVIDIA,) = machines("sm_90")
 EVERY = [machine for target in TARGETS for machine in machines(target)]
 
 
@@ -40,6 +41,9 @@ def spec(*changes: tuple[str, str]) -> KernelSpec:
     return loads(text, "squashed.wave.yaml")
 
 
+POWERS = spec(
+    ("tanh(one)", "bf16(exp(one))"), ("[tanh]", "[exp]"), ("y: {shape: [M], dtype: f32", "y: {shape: [M], dtype: bf16")
+)
 EXACT = spec(("  - {hardware: {fast_math: [tanh]}}\n", ""))
 
 
@@ -76,6 +80,22 @@ def test_a_target_may_ask_for_it_alone() -> None:
         for target in ("cpu", "sm_90")
     }
     assert flags == {"cpu": False, "sm_90": True}
+
+
+@pytest.mark.parametrize("machine", EVERY, ids=lambda machine: machine.variant)
+def test_powers_of_e_are_close_where_results_have_16_bits(machine: Machine) -> None:
+    x = np.concatenate([np.linspace(-80, 80, 900), [0, 200, -200, np.inf, -np.inf, np.nan]]).astype(np.float32)
+    report = simulate(lower(POWERS, machine), machine, {"x": x}, {"M": len(x)})
+    assert report.ok, report.render()
+    with np.errstate(over="ignore"):
+        exact = np.exp(x.astype(np.float64)).astype(np.float32)
+    np.testing.assert_allclose(report.tensors["y"].astype(np.float64), exact, rtol=2**-8, atol=0)
+
+
+def test_powers_of_e_are_exact_where_results_have_more() -> None:
+    wide = spec(("tanh(one)", "exp(one)"), ("[tanh]", "[exp]"))
+    fast = [any(op.get("fast") for op in lower(one, NVIDIA, after="spec-to-tile").walk()) for one in (POWERS, wide)]
+    assert fast == [True, False]
 
 
 def test_a_function_without_a_shorter_form_is_refused() -> None:

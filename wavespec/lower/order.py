@@ -24,6 +24,7 @@ from wavespec.lower.match_operands import MatchOperands
 from wavespec.lower.multiply_by_lanes import MultiplyByLanes
 from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.pad_once import PadOnce
+from wavespec.lower.pad_reads import PadReads
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
@@ -85,6 +86,7 @@ PASSES: tuple[Pass, ...] = (
     KeepResults(),
     PeelEdges(),
     PadOnce(),
+    PadReads(),
     ShareResults(),
     LimitCode(),
     TileToThread(),

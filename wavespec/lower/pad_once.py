@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
-from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, PAD, REDUCE, REGISTER, SCALAR, SIZE
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, PAD, REDUCE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.index_bounds import fails_beyond
 from wavespec.lower.tile_properties import accesses_are_masked
+from wavespec.lower.value_ranges import ANY, Range, range_of
 from wavespec.ops.reduce import identity
 from wavespec.targets.machine import Machine
-
-_Range = tuple[float, float]
-_ALL: Final = (-math.inf, math.inf)
-_LARGEST, _SMALLEST = (2 - 2.0**-23) * 2.0**127, 2.0**-126
-_EXACT: Final = ("neg", "maximum", "minimum")
-_MONOTONIC: Final = (*_EXACT, "add", "sub", "mul", "fma", "floor", "exp2", "log2", "rsqrt")
-"""In each operand: the extremes of their results are at extremes of operands."""
 
 
 class PadOnce(Pass):
@@ -39,10 +31,10 @@ class PadOnce(Pass):
     requires = (accesses_are_masked,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        inside = dict[str, _Range]()
+        inside = dict[str, Range]()
         for op in kernel.walk():
             if len(op.results) == 1 and op.region is None:
-                inside[op.result.name] = _range_of(op, [inside.get(value.name, _ALL) for value in op.operands])
+                inside[op.result.name] = range_of(op, [inside.get(value.name, ANY) for value in op.operands])
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
@@ -54,77 +46,13 @@ class PadOnce(Pass):
         return replace(kernel, body=rewrite(kernel.body, change, ITERATE))
 
 
-def _range_of(op: Op, operands: list[_Range]) -> _Range:
-    """Between which numbers the elements of a value are, NaN aside."""
-    if op.is_(REGISTER):
-        return float(op["value"]), float(op["value"])
-    if op.is_(SIZE):
-        low, high = op["extent"].low, op["extent"].high
-        return -math.inf if low is None else float(low), math.inf if high is None else float(high)
-    if not op.result.tile.dtype.is_float:
-        return _ALL
-    if op.is_(SCALAR):  # which a call rounds to its type behind its check
-        low, high = op.get("least", -math.inf), op.get("most", math.inf)
-        return (-_rounded_up(-low), _rounded_up(high)) if op.result.tile.dtype.bits >= 32 else _ALL
-    if op.is_(CAST):
-        (one,) = operands
-        return one if one[0] == one[1] and (one[0] == 0 or math.isinf(one[0])) else _ALL
-    if op.is_(ELEMENTWISE) and op["function"] == "where":
-        _, one, other = operands
-        return min(one[0], other[0]), max(one[1], other[1])
-    if not op.is_(ELEMENTWISE) or op["function"] not in _MONOTONIC:
-        return _ALL
-    results = [_at(op["function"], *point) for point in itertools.product(*operands)]
-    if any(map(math.isnan, results)):
-        return _ALL
-    low, high = min(results), max(results)
-    return (low, high) if op["function"] in _EXACT else (-_rounded_up(-low), _rounded_up(high))
-
-
-def _at(function: str, x: float, y: float = 0.0, z: float = 0.0) -> float:
-    """One of `_MONOTONIC` at a point."""
-    match function:
-        case "add":
-            return x + y
-        case "sub":
-            return x - y
-        case "mul":
-            return x * y
-        case "fma":
-            return x * y + z
-        case "neg":
-            return -x
-        case "maximum":
-            return max(x, y)
-        case "minimum":
-            return min(x, y)
-        case "floor":
-            return x if math.isinf(x) else float(math.floor(x))
-        case "exp2":
-            return 2.0**x if x < 128 else math.inf
-        case "log2":
-            return math.log2(x) if x > 0 else -math.inf
-        case _:
-            return x**-0.5 if x > 0 else math.nan  # of -0 it is minus infinity
-
-
-def _rounded_up(number: float) -> float:
-    """At least what any type of at least 22 bits rounds it to."""
-    if math.isinf(number):
-        return number
-    above = number + abs(number) * 2.0**-22
-    if abs(above) < _SMALLEST:
-        return max(above, 0.0)
-    return math.inf if above > _LARGEST else max(above, -_LARGEST)
-
-
 class _Edge:
     """Follows what lies beyond the edge of the dim of one loop."""
 
-    def __init__(self, loop: Op, inside: dict[str, _Range], fails: set[str], fresh: Callable[[str], str]) -> None:
+    def __init__(self, loop: Op, inside: dict[str, Range], fails: set[str], fresh: Callable[[str], str]) -> None:
         self.loop, self.inside, self.fails, self.fresh = loop, inside, fails, fresh
         self.dim: str = loop["dim"]
-        self.beyond = dict[str, _Range]()
+        self.beyond = dict[str, Range]()
         self.names = dict[str, Value]()
         self.ops: list[Op] = []
 
@@ -152,7 +80,7 @@ class _Edge:
                 self.ops.append(op)
                 return
             number = identity(op["function"], value.tile.dtype)
-        if self.beyond.get(value.name, _ALL) != (number, number):
+        if self.beyond.get(value.name, ANY) != (number, number):
             value = self._pad(op, value, number)
         self.ops.append(replace(op.with_(masked=False), operands=(value, *op.operands[1:])))
         if op.is_(PAD):
@@ -167,14 +95,14 @@ class _Edge:
         self.beyond[padded.name] = number, number
         return padded
 
-    def _of(self, op: Op) -> _Range:
-        operands = list[_Range]()
+    def _of(self, op: Op) -> Range:
+        operands = list[Range]()
         if op.is_(ELEMENTWISE) and op["function"] == "where":
             flag, one, other = op.operands
             op = replace(op, operands=(other, other, other) if flag.name in self.fails else (one, one, other))
         for value in op.operands:
             along = self.dim in value.tile.dims
-            operands.append(self.beyond.get(value.name, _ALL) if along else self.inside.get(value.name, _ALL))
-            if along and operands[-1] == _ALL:  # it may be NaN
-                return _ALL
-        return _range_of(op, operands)
+            operands.append(self.beyond.get(value.name, ANY) if along else self.inside.get(value.name, ANY))
+            if along and operands[-1] == ANY:  # it may be NaN
+                return ANY
+        return range_of(op, operands)

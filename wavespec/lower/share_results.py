@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from wavespec.ir.comparing import key_of_attributes
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.nodes import replace
-from wavespec.ir.tile_ops import PURE, READ, WRITE
+from wavespec.ir.tile_ops import PAD, PURE, READ, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.tile_properties import nothing_is_computed_twice, reads_are_for_one_use, tiles_have_layouts
 from wavespec.targets.machine import Machine
@@ -60,7 +60,7 @@ def _block(
             inside, replaced = _block(op.region.ops, names, known, writes, tensors)
             yields = tuple(replaced.get(value.name, value) for value in op.region.yields)
             op = replace(op, region=replace(op.region, ops=inside, yields=yields))
-        elif op.is_(PURE) or (op.is_(READ) and op["memory"] in tensors and not op.get("by_unit")):
+        elif op.is_(PURE, PAD) or (op.is_(READ) and op["memory"] in tensors and not op.get("by_unit")):
             key = _key(op, writes)
             if key in known:
                 names[op.result.name] = known[key]

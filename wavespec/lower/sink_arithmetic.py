@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, compress, groupby
 from typing import ClassVar
@@ -17,6 +17,7 @@ _LOADS_AHEAD = 16
 """Loads of an epilogue that are under way at a time: enough to fill the memory's latency, few beside the sums."""
 _BYTES_AHEAD = 96
 """Of a lane that such loads may bring in."""
+_REGISTER_BYTES = 4
 
 
 class SinkArithmetic(Pass):
@@ -26,6 +27,8 @@ class SinkArithmetic(Pass):
     After:  around the loops, operations that only make values stand in front of what needs them, piece by piece, so
             that the registers of sums are free when the results are there; what nothing needs is gone.  Stores in a
             row stay so.  Loads stand some way ahead of their use; on machines that reorder them they stay.
+            Where several workgroups share the registers of a processor, and rows fill them, what is loaded for the
+            results is loaded where they are stored, one after the other, and not before lanes have met.
     """
 
     name: ClassVar[str] = "sink-arithmetic"
@@ -45,13 +48,42 @@ class SinkArithmetic(Pass):
                 waiting[op.result.name] = op
             else:
                 fixed.append(op)
+        first = _first_meeting(kernel)
+        is_crowded = first is not None and _is_crowded(kernel, first, inputs, machine)
         result: list[Op] = []
         for are_stores, ops in groupby(fixed, lambda op: op.is_(STORE, ATOMIC) and not op.results):
-            for group in [list(ops)] if are_stores else [[op] for op in ops]:
+            for group in [list(ops)] if are_stores and not is_crowded else [[op] for op in ops]:
                 for name in (name for op in group for name in _needed(op)):
                     result += _with_operands(name, waiting)
                 result += group
-        return replace(kernel, body=tuple(_ahead(result, inputs, bound)))
+        met = result.index(first) + 1 if first is not None and is_crowded else 0
+        parts = result[:met], result[met:]
+        return replace(kernel, body=tuple(op for part in parts for op in _ahead(part, inputs, bound)))
+
+
+def _first_meeting(kernel: Kernel) -> Op | None:
+    """The first operation that hands something on to other lanes by shared memory, for which they meet."""
+    shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
+    return next((op for op in kernel.body if op.is_(STORE) and op["memory"] in shared), None)
+
+
+def _is_crowded(kernel: Kernel, meeting: Op, inputs: Collection[str], machine: Machine) -> bool:
+    """Whether what is loaded before lanes meet leaves less than half of the registers, and whole accesses follow that
+    are more than stand ahead of their use."""
+    resident = kernel.distribution.resident
+    if resident == 1:
+        return False
+    at = kernel.body.index(meeting)
+    before, behind = (
+        [op for op in ops if op.is_(LOAD) and op["memory"] in inputs] for ops in (kernel.body[:at], kernel.body[at:])
+    )
+    room = machine.register_file // (kernel.threads * resident) * _REGISTER_BYTES
+    are_whole = all(_bytes(op) == machine.globals.access_bytes for op in behind)
+    return are_whole and _fitting(behind) < len(behind) and sum(map(_bytes, before)) + _BYTES_AHEAD > room // 2
+
+
+def _bytes(load: Op) -> int:
+    return load.result.vector.elements * load.result.vector.dtype.bits // 8
 
 
 def _needed(op: Op) -> Iterator[str]:
@@ -101,5 +133,4 @@ def _ahead(ops: Sequence[Op], inputs: Sequence[str] | set[str], bound: frozenset
 
 def _fitting(loads: Sequence[Op]) -> int:
     """How many of the loads may be under way together."""
-    sizes = (op.result.vector.elements * op.result.vector.dtype.bits // 8 for op in loads)
-    return sum(1 for total in accumulate(sizes) if total <= _BYTES_AHEAD)
+    return sum(1 for total in accumulate(map(_bytes, loads)) if total <= _BYTES_AHEAD)

@@ -193,7 +193,7 @@ MEANINGS: dict[str, Meaning] = {
     "gelu_tanh": _meaning(functions.gelu_tanh, "nn.functional.gelu", approximate="tanh"),
 }
 """A row for each row of `FUNCTIONS` in `wavespec/schema/ops/elementwise.py`."""
-FAST: dict[str, Callable[..., Value]] = {"tanh": functions.fast_tanh}
+FAST: dict[str, Callable[..., Value]] = {"tanh": functions.fast_tanh, "exp": functions.fast_exp}
 """Fewer steps for functions that may be approximate, a row for each name that `fast_math` takes."""
 _INTERNAL = {**ranks.STEPS, **parts_of_numbers.STEPS, **{word: _plain(word) for word in OF_NUMBERS.values()}}
 

@@ -54,6 +54,11 @@ def _exp_in_reach(steps: Steps, x: Value) -> Value:
     return steps("mul", steps("exp2", f), factor)
 
 
+def fast_exp(steps: Steps, x: Value) -> Value:
+    """In one power of two: the product loses as many bits as the result's exponent has."""
+    return steps("exp2", steps("mul", x, _LOG2_E))
+
+
 def expm1(steps: Steps, x: Value) -> Value:
     """``2ⁿ · (eᶠ - 1) + (2ⁿ - 1)``, all of it by way of halves, because 2ⁿ itself may be too large."""
     near = steps("maximum", steps("minimum", x, 89.0), -18.0)  # beyond, infinity or -1

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from wavespec.diagnostics import Span, Where
+from wavespec.ir.dtype import DTYPES
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.checking.check_schedules import is_for_one_target
 from wavespec.schema.checking.partly_written import partly_written
@@ -192,13 +193,19 @@ def resolve(spec: KernelSpec, target: str) -> ResolvedKernel:
             Tiles(dim, constant(count, hardware.where("vector", dim)), span=hardware.span_of("vector", dim))
             for dim, count in hardware.vector.items()
         ),
-        fast_math=frozenset(hardware.fast_math),
+        fast_math=frozenset(hardware.fast_math) - (set() if _is_rounded(computation) else {"exp"}),
         flushes=hardware.denormals == "flush",
         instruction=hardware.mma or "auto",
         instruction_span=hardware.span_of("mma"),
         schedule=plain.schedule or Schedule(),
         is_for_target=is_for_one_target(plain),
     )
+
+
+def _is_rounded(computation: Computation) -> bool:
+    """Whether all results are of floating point with 16 bits or less, which do not show the last bits of f32."""
+    types = [DTYPES[str(computation.tensors[name].dtype)] for name in computation.written]
+    return all(dtype.is_float and dtype.bits <= 16 for dtype in types)
 
 
 def _promised(spec: KernelSpec, assumptions: tuple[Expression, ...], values: Mapping[str, int]) -> Mapping[str, Dim]:

@@ -103,9 +103,10 @@ class HardwareSettings(SpecModel):
     """The matrix instruction of every `mma`, or `auto` for the best one of the target; absent: `auto`."""
     vector: dict[DimName, SpecExpression] = Field(default_factory=dict)
     """Of kernels without products: neighbours along a dim that each lane takes together; absent: a widest access."""
-    fast_math: Annotated[tuple[Literal["tanh"], ...], Field(exclude_if=lambda value: not value)] = ()
-    """Functions that may be off by 2^-10 of their largest value: the machine's own approximate instruction where it
-    has one, else fewer steps; absent: none."""
+    fast_math: Annotated[tuple[Literal["tanh", "exp"], ...], Field(exclude_if=lambda value: not value)] = ()
+    """Functions that may be approximate; absent: none. `tanh`, off by 2^-10 at most: the machine's own instruction
+    where it has one, else fewer steps. `exp`, off by 2^-17 of the result at most, and 0 where that is below 2^-126: in
+    kernels all of whose results are of floating point with 16 bits or less, which hide that; in others it is exact."""
     denormals: Annotated[Literal["keep", "flush"] | None, Field(exclude_if=lambda value: value is None)] = None
     """`flush`: numbers of f32 below the smallest normal one, 2^-126, may count as 0 of their sign where arithmetic
     meets or makes them; on CPUs those of f64, too. `keep`, or absent: they are numbers."""
