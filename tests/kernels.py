@@ -198,6 +198,13 @@ _MASKED_ATTENTION = Row(
     sized(_HEADS, (1, 1, 66, 70, 24, 20), (1, 1, 5, 130, 64, 64), (1, 1, 20, 10, 7, 9)),
     sized(_HEADS, (2, 3, 200, 333, 128, 128), (1, 2, 333, 200, 64, 64), (1, 1, 5, 0, 8, 8)),
 )
+_BIASED_ATTENTION = replace(
+    _MASKED_ATTENTION,
+    on_gpu=sized(
+        _HEADS,
+        *((2, 2, 200, 77, 64, 64), (1, 2, 130, 90, 136, 136), (2, 3, 4, 131, 128, 128), (1, 2, 1, 66, 64, 64)),
+    ),
+)
 _COMBINE = Row(
     sized("B H S M E", (2, 2, 11, 5, 20), (1, 1, 0, 1, 64), (1, 3, 1, 2, 130)),
     special={"total": lambda draw: torch.rand(draw.shape, generator=draw.random) + 1, "top": spread(3)},
@@ -209,7 +216,7 @@ that both become lacks it."""
 KERNELS: dict[str, Row] = {
     "attention": _ATTENTION,
     "attention_alibi": _MASKED_ATTENTION,
-    "attention_biased": _MASKED_ATTENTION,
+    "attention_biased": _BIASED_ATTENTION,
     "attention_combine": _COMBINE,
     "attention_combine_f16": _COMBINE,
     "attention_decode": Row(

@@ -47,7 +47,7 @@ def on_few(subject: Subject, number: int) -> Kernel:
 def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> None:
     kernel = on_few(subject, number)
     (head,) = (HEADS[split.tile] for split in kernel.distribution.loops if split.dim == "D")
-    keys = 170 + -170 % kernel.size("N").divisor if "N" in subject.spec.dims else 0
+    keys = 171 + -171 % kernel.size("N").divisor if "N" in subject.spec.dims else 0
     rows = 150 + -150 % kernel.size("T").divisor if "T" in subject.spec.dims else 0
     check(subject, kernel, {"M": 200, "N": keys, "D": head, "T": rows, "S": 270, "L": 3, "P": 190})
 
@@ -70,7 +70,7 @@ def as_expanded(kernel: Kernel, tensor: Tensor, name: str) -> Tensor:
 
 
 def test_these_are_the_cases() -> None:
-    assert len(WITH_PRODUCERS) == 45 and {number for _, number in WITH_PRODUCERS} == set(range(7))
+    assert len(WITH_PRODUCERS) == 63 and {number for _, number in WITH_PRODUCERS} == set(range(16))
 
 
 def test_results_leave_by_boxes_of_one_head() -> None:
