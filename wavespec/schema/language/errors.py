@@ -91,6 +91,10 @@ class BadName(WavespecError, code="bad-name"):
     def __init__(self, where: Where, name: str, problem: str) -> None:
         longer = f"{name}_"
         hints = () if name_problem(longer) else (f"{quote(longer)} is a name.",)
+        if any(sign in name for sign in "()+*/%<>&|"):
+            hints = (
+                f"An expression is a statement of its own, {quote(f'- value: {name}')}; its name stands here then.",
+            )
         super().__init__(where, f"{quote(name)} {problem}.", hints=hints)
 
 
