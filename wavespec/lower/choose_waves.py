@@ -22,6 +22,8 @@ _SUM_REGISTERS = 128
 """Of a lane, for all sums of products together: operands and addresses need the others."""
 _VALUE_REGISTERS = 32
 """Of a lane, for its part of one value; several of them are needed at once."""
+_MOST_REGISTERS = 128
+"""Of a lane, for its part of one value, beyond which waves had better share out what they have to exchange, too."""
 _ACCESS_REGISTERS = 4
 """Of a lane, that a widest access fills: smaller parts leave memory waiting."""
 
@@ -128,7 +130,7 @@ def _waves_of_rows(kernel: Kernel, machine: Machine) -> dict[str, int]:
         if most <= _VALUE_REGISTERS and (count >= _PARTS or most < 2 * _ACCESS_REGISTERS):
             break
         free = [dim for dim in largest.dims if dim in splits and shared[dim] % 2 == 0]
-        if most <= _VALUE_REGISTERS:  # a row in one wave needs no exchange
+        if most <= _MOST_REGISTERS:  # a row in one wave needs no exchange
             free = [dim for dim in free if dim in outer]
         if not free:
             break

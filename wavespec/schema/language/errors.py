@@ -92,9 +92,7 @@ class BadName(WavespecError, code="bad-name"):
         longer = f"{name}_"
         hints = () if name_problem(longer) else (f"{quote(longer)} is a name.",)
         if any(sign in name for sign in "()+*/%<>&|"):
-            hints = (
-                f"An expression is a statement of its own, {quote(f'- value: {name}')}; its name stands here then.",
-            )
+            hints = (f"An expression is a statement of its own, {quote(f'- value: {name}')}; here stands its name.",)
         super().__init__(where, f"{quote(name)} {problem}.", hints=hints)
 
 
