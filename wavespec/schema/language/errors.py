@@ -92,7 +92,8 @@ class BadName(WavespecError, code="bad-name"):
         longer = f"{name}_"
         hints = () if name_problem(longer) else (f"{quote(longer)} is a name.",)
         if any(sign in name for sign in "()+*/%<>&|"):
-            hints = (f"An expression is a statement of its own, {quote(f'- value: {name}')}; here stands its name.",)
+            whole = f"- value: {name}"
+            hints = (f"An expression of values is a statement of its own, {quote(whole)}, or all of this one is one.",)
         super().__init__(where, f"{quote(name)} {problem}.", hints=hints)
 
 
