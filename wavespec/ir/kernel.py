@@ -190,6 +190,8 @@ class Distribution:
     workgroup: tuple[Split, ...] = ()
     loops: tuple[Split, ...] = ()
     waves: tuple[Split, ...] = ()
+    chosen: bool = field(default=False, compare=False)
+    """Whether the compiler chose `waves`, as the spec names none."""
     instruction: str = "auto"
     stages: int = 1
     group: int = 0

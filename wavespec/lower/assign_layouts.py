@@ -140,7 +140,8 @@ def _too_many_registers(kernel: Kernel, machine: Machine, layouts: Mapping[str, 
         name = written_name(kernel, value)
         costs.setdefault(name, (name, f"[{extents}] of {value.tile.dtype.name}", _registers(value, layouts)))
     plan, tiles = kernel.distribution, dict[str, tuple[str, Split]]()
-    for kind, splits in (("wave", plan.waves), ("workgroup", plan.workgroup), ("tiling", plan.loops)):
+    waves = () if plan.chosen else plan.waves
+    for kind, splits in (("wave", waves), ("workgroup", plan.workgroup), ("tiling", plan.loops)):
         for split in splits:
             if split.dim in values[0].tile.dims:
                 tiles.setdefault(split.dim, (f"the tile of '{kind}: {split.dim}' ({_as_written(split)})", split))

@@ -143,8 +143,8 @@ class AssignTiles(Pass):
             too, where something is written that lacks the dim, and so do loops that write such a thing; the other
             dims of the grid are ``present``.
     Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile``, ``found-apart``, ``products-repeated``,
-            ``sums-not-shared`` at the constraint; ``outside-loop``, ``untiled-dim``, ``reduction-split``,
-            ``taken-apart`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
+            ``sums-not-shared``, ``results-not-shared`` at the constraint; ``outside-loop``, ``untiled-dim``,
+            ``reduction-split``, ``taken-apart`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
             ``registers-not-possible`` at the schedule.
     """
 

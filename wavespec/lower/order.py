@@ -6,6 +6,7 @@ from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import ChooseInstructions
+from wavespec.lower.choose_waves import ChooseWaves
 from wavespec.lower.count_in_floats import CountInFloats
 from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
@@ -65,6 +66,7 @@ PASSES: tuple[Pass, ...] = (
     MultiplyByLanes(),
     UnrollBatches(),
     SkipNan(),
+    ChooseWaves(),
     ChooseInstructions(),
     SeparateOperands(),
     AssignTiles(),

@@ -215,8 +215,10 @@ def _check_registers(kernel: Kernel, ops: tuple[Op, ...], loop: str, machine: Ma
     rounds = [op for op in ops if op.is_(FOR)]
     needed = max(sum(map(words, op.operands)) for op in rounds)
     if limit and needed > limit:
-        where = kernel.distribution.schedule_of(loop).where() or rounds[0].span  # there may be no schedule
-        raise ScheduleTakesRegisters(where, loop, needed, limit, kernel.threads, machine)
+        plan = kernel.distribution.schedule_of(loop)
+        where = plan.where() or rounds[0].span  # there may be no schedule
+        overlap = plan.stages > 1 or bool(plan.nodes or plan.auto)
+        raise ScheduleTakesRegisters(where, loop, needed, limit, kernel.threads, overlap, machine)
 
 
 def _check_length(kernel: Kernel, ops: tuple[Op, ...], loop: str) -> None:

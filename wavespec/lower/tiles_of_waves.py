@@ -43,6 +43,22 @@ class SumsNotShared(WavespecError, code="sums-not-shared"):
         )
 
 
+class ResultsNotShared(WavespecError, code="results-not-shared"):
+    """``summed``: whether a product sums over the dim as well, so that no workgroup can have a part of it."""
+
+    def __init__(self, where: Where, dim: str, summed: bool) -> None:
+        super().__init__(
+            where,
+            f"Waves share out results of products along dims that workgroups split; '{dim}' has a tiling.",
+            hints=[
+                f"Another product sums over '{dim}': give results a dim of their own, of the same size, and "
+                "{workgroup: ..., tile: ..., axis: ...}; D and E of specs/attention.wave.yaml are two such."
+                if summed
+                else f"Write {{workgroup: {dim}, tile: ..., axis: ...}} in place of the tiling."
+            ],
+        )
+
+
 def tiles_of_waves(
     kernel: Kernel, machine: Machine, products: Sequence[tuple[Op, MatrixInstruction]]
 ) -> dict[str, int]:
@@ -84,6 +100,9 @@ def tiles_of_waves(
             elif split.dim not in free and wave.tile != split.tile:
                 tiles[split.dim] = wave.tile
                 errors += _of_sums(split, wave, part, products)
+            elif split.dim in free and wave.tile != split.tile:
+                summed = any(op["k"] == split.dim for op, _ in products)
+                errors.append(ResultsNotShared(wave.span, split.dim, summed))
         if split.tile % part:
             errors.append(
                 TileNotDivisible(

@@ -15,12 +15,19 @@ class StagesNotPossible(WavespecError, code="stages-not-possible"):
 
 
 class ScheduleTakesRegisters(WavespecError, code="schedule-takes-registers"):
-    def __init__(self, where: Where, loop: str, needed: int, limit: int, threads: int, machine: Machine) -> None:
+    """``overlap``: whether the spec has steps of the loop overlap, which takes some."""
+
+    def __init__(
+        self, where: Where, loop: str, needed: int, limit: int, threads: int, overlap: bool, machine: Machine
+    ) -> None:
+        hint = "Use fewer stages, or give nodes whose values are carried the same stage."
+        if not overlap:
+            hint = "Lower the tiles of what is carried, or share them out among more waves: {wave: ..., tile: ...}."
         super().__init__(
             where,
             f"The loop {quote(loop)} carries {needed} registers of each lane from round to round; "
             f"with {threads} lanes in a workgroup {machine.variant} has {limit} for each.",
-            hints=["Use fewer stages, or give nodes whose values are carried the same stage."],
+            hints=[hint],
         )
 
 

@@ -7,6 +7,11 @@ from typing import Literal, get_args
 TargetName = Literal["cpu", "sm_90", "gfx942", "gfx950"]
 TARGETS: tuple[TargetName, ...] = get_args(TargetName)
 
+ALIGNED: frozenset[TargetName] = frozenset(("sm_90", "gfx942", "gfx950"))
+"""Those whose wide accesses start at multiples of their size, so that kernels differ by what is known of rows."""
+WIDEST_BITS = 128
+"""Of an access of one lane there."""
+
 
 def target_of(chosen: str) -> str:
     """The target in ``TARGET`` or ``TARGET:VARIANT+VARIANT``."""

@@ -91,6 +91,9 @@ class BadName(WavespecError, code="bad-name"):
     def __init__(self, where: Where, name: str, problem: str) -> None:
         longer = f"{name}_"
         hints = () if name_problem(longer) else (f"{quote(longer)} is a name.",)
+        if any(sign in name for sign in "()+*/%<>&|"):
+            whole = f"- value: {name}"
+            hints = (f"An expression of values is a statement of its own, {quote(whole)}, or all of this one is one.",)
         super().__init__(where, f"{quote(name)} {problem}.", hints=hints)
 
 
