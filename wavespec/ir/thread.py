@@ -14,6 +14,9 @@ from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
 
 Mask = tuple[tuple[Expr, Expr], ...]
 
+_LONGEST_CHAIN = 32
+"""Products that are added one after another: of more, partial sums are nearer to the sum."""
+
 PREDICATES = frozenset(("lt", "le", "eq", "ne"))
 """Functions of ``elementwise`` whose result is bool."""
 
@@ -50,13 +53,15 @@ class ThreadBuilder:
         self.cached: Mapping[str, str] = {}
         """Tensors that are accessed as the operation that is lowered says, and its `cache`."""
         self._packed: dict[str, tuple[Value, ...]] = {}
+        self._products: dict[str, tuple[tuple[Value, Value], ...]] = {}
+        """Of which products a value is the sum, in this order."""
         self._constants: dict[tuple[float, float, DType, int], Value] = {}
 
     def nested(self) -> ThreadBuilder:
         """A builder for the body of a loop, sharing names and span."""
         inner = ThreadBuilder(self.fresh, self.counted)
         inner.span, inner.node, inner.cached = self.span, self.node, self.cached
-        inner._packed = self._packed
+        inner._packed, inner._products = self._packed, self._products
         inner._constants = dict(self._constants)
         return inner
 
@@ -294,7 +299,26 @@ class ThreadBuilder:
         kind = operands[-1].vector
         result = self.value(hint, DTYPES["bool"] if function in PREDICATES else kind.dtype, kind.elements)
         self.add("elementwise", operands, (result,), function=function)
+        if function == "mul" and kind.dtype.is_float:
+            self._products[result.name] = ((operands[0], operands[1]),)
         return result
+
+    def add_products(self, total: Value, value: Value, hint: str = "joined") -> Value:
+        """The sum of both, by one chain of multiply-adds where ``value`` is a sum of few products."""
+        parts = self._packed.get(value.name, (value,))
+        if not all(0 < len(self._products.get(part.name, ())) <= _LONGEST_CHAIN for part in parts):
+            return self.elementwise("add", total, value, hint=hint)
+        made, start = list[Value](), 0
+        for part in parts:
+            before = so_far = self.slice(total, start, part.vector.elements)
+            products = self._products[part.name]
+            for one, other in products:
+                so_far = self.elementwise("fma", one, other, so_far, hint=hint)
+            if before.name in self._products:
+                self._products[so_far.name] = (*self._products[before.name], *products)
+            made.append(so_far)
+            start += part.vector.elements
+        return self.pack(made, hint)
 
     def reduce(self, function: str, value: Value, hint: str = "joined") -> Value:
         if value.vector.elements == 1:

@@ -9,7 +9,7 @@ from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.layout import Layout, lanes_of_row, spread
 from wavespec.ir.nodes import replace
-from wavespec.ir.tile_ops import ACROSS, CLUSTER_SUM, DOT, MMA, READ, TOPK, WRITE
+from wavespec.ir.tile_ops import ACROSS, CAST, CLUSTER_SUM, DOT, ELEMENTWISE, MMA, READ, TOPK, WRITE
 from wavespec.lower.base import Pass, written_name
 from wavespec.lower.bring_together import alike, bring_together, layout_like
 from wavespec.lower.in_place import moved_in_place, reads_in_place
@@ -17,6 +17,7 @@ from wavespec.lower.lane_layouts import lane_layouts
 from wavespec.lower.product_layouts import product_layouts
 from wavespec.lower.spread_tile import spread_tile
 from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, tiles_have_layouts
+from wavespec.ops.index_map import is_window
 from wavespec.ops.topk import result_layout
 from wavespec.targets.machine import Machine
 
@@ -98,13 +99,14 @@ class AssignLayouts(Pass):
                 _follow(links, layouts)
         kernel = bring_together(kernel, layouts)
         types: dict[str, TileType | VectorType] = {}
+        kept = layouts.keys() - _passing(kernel)
         for op in kernel.walk():
             if op.get("by_unit"):
                 continue
             for value in (*op.results, *(op.region.arguments if op.region else ())):
                 types[value.name] = replace(value.tile, layout=layouts[value.name])
-                if machine.registers and _registers(value, layouts) > machine.registers:
-                    raise _too_many_registers(kernel, machine, layouts, op)
+                if machine.registers and value.name in kept and _registers(value, layouts) > machine.registers:
+                    raise _too_many_registers(kernel, machine, {name: layouts[name] for name in kept}, op)
         kernel = replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
         raise_all(moved_in_place(kernel))
         return _with_staged_sums(kernel, [layouts[op.result.name] for op in kernel.walk() if op.is_(MMA)])
@@ -128,6 +130,18 @@ def _with_staged_sums(kernel: Kernel, sums: Sequence[Layout]) -> Kernel:
 def _registers(value: Value, layouts: Mapping[str, Layout]) -> int:
     """Of a lane, for its part of a value."""
     return layouts[value.name].elements * value.tile.dtype.bits // 32
+
+
+def _passing(kernel: Kernel) -> set[str]:
+    """What windows hold, and what is computed of that up to their sums: elements that windows share are one register,
+    and the others are made one after another."""
+    found = set[str]()
+    for op in kernel.walk():
+        if (op.is_(READ) and is_window(op)) or (
+            op.is_(CAST, ELEMENTWISE) and any(v.name in found for v in op.operands)
+        ):
+            found.add(op.result.name)
+    return found
 
 
 def _too_many_registers(kernel: Kernel, machine: Machine, layouts: Mapping[str, Layout], op: Op) -> WavespecError:

@@ -12,7 +12,7 @@ from wavespec.ir.tile_ops import MMA, TILE_OPS, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.empty_dims import dims_found_empty
 from wavespec.lower.tile_properties import accesses_are_masked, edges_are_masked, tiles_are_placed
-from wavespec.ops.index_map import dims_of, index_of
+from wavespec.ops.index_map import dims_of, index_of, windows_overlap
 from wavespec.targets.machine import Machine
 
 
@@ -45,9 +45,13 @@ class MaskEdges(Pass):
             sizes = zip(memory.dims, memory.shape, strict=True)
             return tuple(dim for dim, size in sizes if is_partial(dim, size))
 
-        # Where one lane has a whole tile every check is made for each of its accesses.
-        of_results = {split.dim for split in plan.workgroup} if machine.lanes == 1 else set[str]()
-        of_results -= {op["k"] for op in kernel.walk() if op.is_(MMA)} | empty
+        products = [op for op in kernel.walk() if op.is_(MMA)]
+        of_results = {split.dim for split in plan.workgroup} - {op["k"] for op in products} - empty
+
+        def are_costly(op: Op) -> bool:
+            """Where one lane has a whole tile every check is made for each of its accesses; a lane that has several
+            windows reads once what these share, if it is checked by its place alone."""
+            return machine.lanes == 1 or (not products and windows_overlap(op, kernel.all_sizes))
 
         def change(op: Op) -> tuple[Op, ...]:
             declared = TILE_OPS[op.name].attributes.get("masked")
@@ -62,7 +66,8 @@ class MaskEdges(Pass):
             if op.get("at"):
                 sizes = kernel.all_sizes
                 edges = tuple(dim for dim in dims_of(op) if is_partial(dim, sizes[dim]))
-                beyond = tuple(dim for dim in edges if dim in of_results & _checked_by_places(op))
+                unchecked = of_results & _checked_by_places(op) if are_costly(op) else set[str]()
+                beyond = tuple(dim for dim in edges if dim in unchecked)
                 op = op.with_(masked=tuple(dim for dim in edges if dim not in beyond))
                 return (op.with_(clamped=beyond) if beyond else op,)
             edges, clamped = masked(kernel.memory(name)), op.get("clamped")

@@ -10,7 +10,7 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, ceildiv, const, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import row_major, widest_spread
-from wavespec.ir.tile_ops import ACROSS, ITERATE, MMA, REGISTER, TAKE, WRITE
+from wavespec.ir.tile_ops import ACROSS, ELEMENTWISE, ITERATE, MMA, REGISTER, TAKE, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.tile_properties import (
     products_have_instructions,
@@ -169,7 +169,8 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> Op:
         raise refuse("that takes one loop, and at most two axes of workgroups", "Leave out 'split'.")
     (loop,) = loops
     for argument, result in zip(loop.body.arguments, loop.body.yields, strict=True):
-        if not is_sum(loop.body, argument, result) or len(result.tile.dims) != 2:
+        adds = is_sum(loop.body, argument, result) or _is_total(loop.body, argument, result)
+        if not adds or len(result.tile.dims) != 2:
             raise refuse(f"'{argument.name}' is no sum of matrix products over the loop", "Leave out 'split'.")
     return loop
 
@@ -183,6 +184,14 @@ def is_sum(body: Region, argument: Value, result: Value) -> bool:
     names = {value.name for value in chain}
     others = (v.name for op in body.ops for v in (op.operands[:2] if op.is_(MMA) else op.operands))
     return chain[-1] == argument and len(chain) > 1 and names.isdisjoint(others)
+
+
+def _is_total(body: Region, argument: Value, result: Value) -> bool:
+    """Whether each step adds what it has summed up by itself, as products of parts do."""
+    ops = [op for op in body.ops if argument in op.operands]
+    added = len(ops) == 1 and ops[0].is_(ELEMENTWISE) and ops[0]["function"] == "add" and ops[0].result == result
+    used = [value for op in body.ops for value in op.operands]
+    return added and used.count(argument) == 1 and result not in used
 
 
 def _share(loop: Op, rank: Expr, split: int) -> tuple[Expr, Expr]:

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DType
@@ -19,7 +20,7 @@ from wavespec.ir.expr_value import divisor
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import operand_name
 from wavespec.ir.saturating import LARGEST, is_large_number, minus, plus, times
-from wavespec.ir.tile_ops import COPY
+from wavespec.ir.tile_ops import COPY, WRITE
 from wavespec.ops.contexts import LookUp, ReferenceContext, TileContext
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.ops import Read, Take, Written
@@ -96,6 +97,31 @@ def dims_of(op: Op) -> tuple[str, ...]:
 def moved_dims(op: Op) -> tuple[str, ...]:
     """Of something with a mapping the dims whose places are not those of the same dims of the tile."""
     return tuple(dim for dim, place in op["at"] if place is not index_of(dim))
+
+
+def is_window(op: Op) -> bool:
+    """Whether what is read moves along some dim with two dims of the tile, as a pixel does with a result and a tap."""
+    return bool(_windows(op))
+
+
+def windows_overlap(op: Op, sizes: Mapping[str, Expr]) -> bool:
+    """Whether elements of a tile that is read may be one and the same in the tensor: of two steps along it, the shorter
+    one is made often enough to come where the longer one does."""
+    for one, other in _windows(op):
+        (short, dim), (long, _) = sorted([one, other], key=lambda step: abs(step[0]))
+        most = sizes[dim].high
+        if most is None or abs(short) * (most - 1) >= abs(long):
+            return True
+    return False
+
+
+def _windows(op: Op) -> list[tuple[tuple[int, str], tuple[int, str]]]:
+    """Two steps along a dim of the tensor, each with the dim of the tile that it is for."""
+    if op.is_(WRITE, COPY) or not op.get("at"):
+        return []
+    dims = {index_of(dim): dim for dim in dims_of(op)}
+    steps = [[(number, dims[term]) for number, term in place.terms() if term in dims] for _, place in op["at"]]
+    return [pair for along in steps for pair in combinations(along, 2)]
 
 
 def seen_by(op: Op, kernel: Kernel) -> Memory:

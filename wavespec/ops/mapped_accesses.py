@@ -15,9 +15,10 @@ from wavespec.ir.layout import Layout
 from wavespec.ir.names import operand_name
 from wavespec.ir.quotients import settled
 from wavespec.ir.thread import Mask, ThreadBuilder
+from wavespec.ir.tile_ops import MMA
 from wavespec.ops.accesses import Coordinates, copied_together, is_aligned, regroup, stored_later
 from wavespec.ops.contexts import ThreadContext
-from wavespec.ops.index_map import index_of, value_symbol
+from wavespec.ops.index_map import index_of, value_symbol, windows_overlap
 from wavespec.ops.mapped_loops import blocks, got, memory_for, put
 from wavespec.targets.machine import Machine
 
@@ -141,10 +142,15 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
     loaded: list[Value] = []
     # Elements may be one and the same: neighbours, such as the scale of a block, or those that windows share.
     once: dict[tuple[int, Expr, Mask, Expr | None], Value] = {}
+    # Lanes of a wave have few elements of a tile, and few registers: windows alone, in words that are converted whole.
+    is_one_lane, has_products = context.kernel.lanes == 1, any(one.is_(MMA) for one in context.kernel.walk())
+    is_shared = is_one_lane or (not has_products and windows_overlap(op, context.kernel.all_sizes))
     for key, group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid)):
         width, offset, mask, valid = key
-        if key not in once or context.kernel.lanes > 1:  # lanes of a wave have few of a tile, and few registers
-            once[key] = context.build.load(memory.name, memory.dtype, width, offset, mask=mask, valid=valid, hint=name)
+        if key not in once or not is_shared:
+            one = context.build.load(memory.name, memory.dtype, width, offset, mask=mask, valid=valid, hint=name)
+            word = math.gcd(width, max(1, _WORD_BYTES // memory.dtype.bytes)) if is_shared > is_one_lane else width
+            once[key] = context.build.pack([context.build.slice(one, at, word, name) for at in range(0, width, word)])
         value = once[key]
         count = len(list(group))
         loaded += [context.build.broadcast(value, count, name)] if width == 1 else [value] * count
@@ -173,6 +179,8 @@ def _store_tile(op: Op, layout: Layout, context: ThreadContext) -> None:
         build.store(stored, memory.name, piece.offset, mask=piece.mask, valid=piece.valid, mapped=True)
 
 
+_WORD_BYTES = 4
+"""Of a register of a lane among others."""
 _MOST_PIECES = 64
 """Accesses of one tile that are written out where places are made of values: each is a dozen lines of machine code."""
 

@@ -8,6 +8,7 @@ from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import DOT, MMA
 from wavespec.ops.accesses import read_fragments, regroup
 from wavespec.ops.accesses_around import read_around
+from wavespec.ops.blocks_of_lanes import read_block
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places, taken
 from wavespec.ops.mapped_accesses import read_mapped
@@ -74,6 +75,8 @@ def _loaded(op: Op, context: ThreadContext) -> tuple[Value, ...]:
     where = memory, layout, context.origin(op), masked, name, context.machine
     if op.get("around"):
         loaded = tuple(regroup(context.build, read_around(context.build, *where), layout.fragment_elements, name))
+    elif context.kernel.lanes > 1 and not clamped and (block := read_block(context.build, *where)):
+        loaded = block
     else:
         loaded = read_fragments(context.build, *where, clamped, is_factor=name in context.factors)
     return tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in loaded)

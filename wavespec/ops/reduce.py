@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from wavespec.ir.dtype import DTYPES, DType, computed
@@ -22,6 +22,7 @@ from wavespec.schema.ops.reduce import Reduce
 if TYPE_CHECKING:
     import torch
 
+_Join = Callable[[Value, Value], Value]
 _FEW_WAVES = 8
 """As many parts are read one after another sooner than lanes join them."""
 _RUN = 32
@@ -89,11 +90,14 @@ def to_thread(op: Op, context: ThreadContext) -> None:
             fragments = padded(context, fragments, layout, dim, origin, size, nothing)
     if op.get("skips_nan"):
         function = OF_NUMBERS[function]
-    joined = _registers(context, fragments, layout, dim, function, result.name)
     near, far = in_reach(lane_bits(op, layout, dim, context.kernel.lanes), context.machine)
+    waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
+    # Where other lanes have parts of the sum, memory is waited for, not arithmetic.
+    is_own = context.kernel.lanes > 1 and function == "add" and not near and not far and not waves
+    join = functools.partial(build.add_products, hint=result.name) if is_own else None
+    joined = _registers(context, fragments, layout, dim, function, result.name, join)
     for mask in near:
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
-    waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
     lanes, counts = context.kernel.lanes, dict(context.kernel.waves)
     are_alike = all("lane" not in base.symbols for _, base in result.tile.layout.base)
     if are_alike and not far and len(waves) == 1 and _FEW_WAVES < counts[waves[0]] <= lanes:
@@ -110,7 +114,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         joined = [build.elementwise("div", one, counts[one.vector.elements], hint=result.name) for one in joined]
     if init:
         start = [build.cast(part, compute, result.name) for part in context.fragments[init[0].name]]
-        joined = [build.elementwise(function, *both, hint=result.name) for both in zip(start, joined, strict=True)]
+        together = join or functools.partial(build.elementwise, function, hint=result.name)
+        joined = [together(*both) for both in zip(start, joined, strict=True)]
     context.fragments[result.name] = tuple(build.cast(part, dtype, result.name) for part in joined)
 
 
@@ -172,16 +177,25 @@ def padded(
 
 
 def _registers(
-    context: ThreadContext, fragments: Sequence[Value], layout: Layout, dim: str, function: str, hint: str
+    context: ThreadContext,
+    fragments: Sequence[Value],
+    layout: Layout,
+    dim: str,
+    function: str,
+    hint: str,
+    join: _Join | None,
 ) -> list[Value]:
-    """One value per fragment of the layout's projection: everything that one lane has along ``dim`` joined."""
+    """One value per fragment of the layout's projection: everything that one lane has along ``dim`` joined.
+
+    ``join``: of two fragments, where it is not ``function`` of both.
+    """
     build, inner = context.build, layout.axes[len(layout.repeats) :]
     groups: dict[tuple[int, ...], list[Value]] = {}
     counters = itertools.product(*(range(axis.extent) for axis in layout.repeats))
     for place, fragment in zip(counters, fragments, strict=True):
         key = tuple(number for number, axis in zip(place, layout.repeats, strict=True) if not axis.stride(dim))
         groups.setdefault(key, []).append(fragment)
-    whole = [_in_runs(build, function, parts, hint) for parts in groups.values()]
+    whole = [_in_runs(build, function, parts, hint, join) for parts in groups.values()]
     along = [bool(axis.stride(dim)) for axis in inner]
     if not any(along):
         return whole
@@ -232,11 +246,14 @@ def _by_lanes(context: ThreadContext, values: Sequence[Value], wave: str, functi
     return joined
 
 
-def _in_runs(build: ThreadBuilder, function: str, parts: Sequence[Value], hint: str) -> Value:
+def _in_runs(
+    build: ThreadBuilder, function: str, parts: Sequence[Value], hint: str, join: _Join | None = None
+) -> Value:
     """All parts joined: runs of neighbours one after another, which takes the fewest registers, then runs in pairs."""
+    both: _Join = join or functools.partial(build.elementwise, function, hint=hint)
 
     def run(some: Sequence[Value]) -> Value:
-        return functools.reduce(lambda one, other: build.elementwise(function, one, other, hint=hint), some)
+        return functools.reduce(both, some)
 
     return in_pairs(build, function, [run(parts[at : at + _RUN]) for at in range(0, len(parts), _RUN)], hint)
 
