@@ -8,6 +8,7 @@ from dataclasses import replace
 from wavespec.emit.cpu_lanes import CpuLanes
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.loops import Loops
+from wavespec.emit.normal_sums import normal_sums
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DType
@@ -38,6 +39,7 @@ class CpuProducts(Emitter):
     def __init__(self, function: Function, lanes: CpuLanes, loops: Loops) -> None:
         super().__init__(function)
         self.lanes, self.loops = lanes, loops
+        self.normal = normal_sums(self.kernel, self.machine)
 
     def emit_for(self, op: Op) -> None:
         rows = {inner.operands[2].name: row for inner in op.body.ops if (row := self._row_beside(inner))}
@@ -70,6 +72,19 @@ class CpuProducts(Emitter):
         spread = self._spread_runs(op, row)
         result = self._multiplied(row, spread, self.function.whole(b), self.function.whole(acc))
         self.values[op.result.name] = (Part(result, acc.vector.elements),)
+
+    def emit_cast(self, op: Op) -> None:
+        """Of sums that instructions left as those that round take them."""
+        (value,), after = op.operands, op.result.vector.dtype
+        rounding, width = self.normal.get(value.name), self.lanes.width(value.vector.dtype)
+        if not rounding or after.name != "bf16" or value.vector.elements % width:
+            self.lanes.emit_cast(op)
+            return
+        types = f"({vector_type(value.vector.dtype, width)}) -> {vector_type(after, width)}"
+        parts = self.function.parts(value, [width] * (value.vector.elements // width))
+        self.values[op.result.name] = tuple(
+            Part(self.text.op(f'llvm.call_intrinsic "{rounding}"({part.name}) : {types}'), width) for part in parts
+        )
 
     def _spread_runs(self, op: Op, row: MatrixInstruction) -> str:
         """A group of elements of each run of ``a``, in as many neighbouring lanes as have that matrix."""
