@@ -100,7 +100,7 @@ class CpuProducts(Emitter):
         taken = [lane // (lanes // runs) * run + first for lane in range(lanes)]
         if run % _NEAR == 0 and lanes // runs % _NEAR == 0 and words > _NEAR:
             around = [where // _NEAR * _NEAR + lane % _NEAR for lane, where in enumerate(taken)]
-            name = self._shuffled(name, around, words, word)
+            name = self._as_it_is(self._shuffled(name, around, words, word), lanes, word)
             taken, words = [lane // _NEAR * _NEAR + first % _NEAR for lane in range(lanes)], lanes
         name = self._shuffled(name, taken, words, word)
         if row.k > 1:
@@ -108,6 +108,16 @@ class CpuProducts(Emitter):
                 f"vector.bitcast {name} : vector<{lanes}x{word}> to {vector_type(dtype, lanes * row.k)}"
             )
         return name
+
+    def _as_it_is(self, name: str, lanes: int, word: str) -> str:
+        """The same vector, which LLVM takes for a new one: of two shuffles that follow each other it would make one, and
+        that takes two instructions for each result."""
+        word_type, float_type = f"vector<{lanes}x{word}>", f"vector<{lanes}xf32>"
+        name = name if word == "f32" else self.text.op(f"arith.bitcast {name} : {word_type} to {float_type}")
+        name = self.text.op(
+            f'llvm.call_intrinsic "llvm.arithmetic.fence"({name}) : ({float_type}) -> {float_type}'
+        )
+        return name if word == "f32" else self.text.op(f"arith.bitcast {name} : {float_type} to {word_type}")
 
     def _shuffled(self, name: str, taken: Sequence[int], words: int, word: str) -> str:
         if [*taken] == [*range(words)]:
