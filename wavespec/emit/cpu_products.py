@@ -114,9 +114,7 @@ class CpuProducts(Emitter):
         that takes two instructions for each result."""
         word_type, float_type = f"vector<{lanes}x{word}>", f"vector<{lanes}xf32>"
         name = name if word == "f32" else self.text.op(f"arith.bitcast {name} : {word_type} to {float_type}")
-        name = self.text.op(
-            f'llvm.call_intrinsic "llvm.arithmetic.fence"({name}) : ({float_type}) -> {float_type}'
-        )
+        name = self.text.op(f'llvm.call_intrinsic "llvm.arithmetic.fence"({name}) : ({float_type}) -> {float_type}')
         return name if word == "f32" else self.text.op(f"arith.bitcast {name} : {float_type} to {word_type}")
 
     def _shuffled(self, name: str, taken: Sequence[int], words: int, word: str) -> str:
