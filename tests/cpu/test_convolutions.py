@@ -27,6 +27,8 @@ LAYERS = {
     "four of them": ((1, 5, 6, 256), (9, 3, 3)),
     "eight images": ((8, 7, 5, 64), (33, 3, 3)),
     "sixteen": ((16, 3, 4, 128), (40, 3, 1)),
+    "short sums": ((2, 5, 9, 128), (70, 1, 1)),
+    "results beyond the caches": ((3, 73, 75, 64), (320, 1, 1)),
 }
 """Images N, H, W, C and filters O, R, S."""
 ROWS = {"conv2d_nchw": "bf16", "conv2d_nchw_f32": "f32"}
@@ -38,6 +40,8 @@ ROW_LAYERS = {
     "in one row": ((2, 24, 5, 70), (9, 3, 3)),
     "single channels": ((2, 5, 9, 8), (9, 3, 2)),
     "single pixels": ((3, 72, 7, 7), (33, 1, 1)),
+    "many channels of eight images": ((8, 256, 5, 7), (33, 3, 3)),
+    "of sixteen": ((16, 512, 4, 3), (9, 3, 3)),
 }
 """Images N, C, H, W and filters O, R, S."""
 GROUPED = {

@@ -58,6 +58,34 @@ def test_rows_are_scattered_to_places_that_are_loaded(machine: Machine) -> None:
     assert_exact_with(spec, machine, sizes, places)
 
 
+LAID_OUT_ANEW = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: laid_out_anew
+dims: {N: {}, C: {}, H: {min: 1}, W: {min: 1}, P: {equals: H * W}}
+tensors:
+  x: {shape: [N, C, H, W], dtype: DTYPE, space: shared}
+  y: {shape: [N, H, W, C], dtype: DTYPE, role: output}
+constraints:
+  - {workgroup: P, tile: 64, axis: 0}
+  - {workgroup: C, tile: 64, axis: 1}
+  - {workgroup: N, tile: 1, axis: 2}
+  - {wave: P, tile: 16}
+graph:
+  - turned: {read: x, dims: [N, P, C], at: {H: P // size(W), W: P % size(W)}}
+  - {write: turned, to: y, at: {H: P // size(W), W: P % size(W)}}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@MACHINES
+def test_what_lies_across_rows_is_turned_on_the_way_out(machine: Machine, dtype: str) -> None:
+    spec = loads(LAID_OUT_ANEW.replace("DTYPE", dtype), "laid_out_anew.wave.yaml")
+    blocks = [op for op in lower(spec, machine).walk() if op.name == "transpose"]
+    assert bool(blocks) == (machine is CPU)
+    assert_exact(spec, machine, {"N": 2, "C": 21, "H": 5, "W": 7})
+
+
 def assert_exact_with(spec: object, machine: Machine, sizes: dict[str, int], places: torch.Tensor) -> None:
     from unittest import mock
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from wavespec.emit.cpu_lanes import CpuLanes
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.loops import Loops
+from wavespec.emit.normal_sums import normal_sums
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DType
@@ -38,6 +39,7 @@ class CpuProducts(Emitter):
     def __init__(self, function: Function, lanes: CpuLanes, loops: Loops) -> None:
         super().__init__(function)
         self.lanes, self.loops = lanes, loops
+        self.normal = normal_sums(self.kernel, self.machine)
 
     def emit_for(self, op: Op) -> None:
         rows = {inner.operands[2].name: row for inner in op.body.ops if (row := self._row_beside(inner))}
@@ -71,6 +73,19 @@ class CpuProducts(Emitter):
         result = self._multiplied(row, spread, self.function.whole(b), self.function.whole(acc))
         self.values[op.result.name] = (Part(result, acc.vector.elements),)
 
+    def emit_cast(self, op: Op) -> None:
+        """Of sums that instructions left as those that round take them."""
+        (value,), after = op.operands, op.result.vector.dtype
+        rounding, width = self.normal.get(value.name), self.lanes.width(value.vector.dtype)
+        if not rounding or after.name != "bf16" or value.vector.elements % width:
+            self.lanes.emit_cast(op)
+            return
+        types = f"({vector_type(value.vector.dtype, width)}) -> {vector_type(after, width)}"
+        parts = self.function.parts(value, [width] * (value.vector.elements // width))
+        self.values[op.result.name] = tuple(
+            Part(self.text.op(f'llvm.call_intrinsic "{rounding}"({part.name}) : {types}'), width) for part in parts
+        )
+
     def _spread_runs(self, op: Op, row: MatrixInstruction) -> str:
         """A group of elements of each run of ``a``, in as many neighbouring lanes as have that matrix."""
         a, lanes, runs = op.operands[0], op.operands[2].vector.elements, op["runs"]
@@ -85,7 +100,7 @@ class CpuProducts(Emitter):
         taken = [lane // (lanes // runs) * run + first for lane in range(lanes)]
         if run % _NEAR == 0 and lanes // runs % _NEAR == 0 and words > _NEAR:
             around = [where // _NEAR * _NEAR + lane % _NEAR for lane, where in enumerate(taken)]
-            name = self._shuffled(name, around, words, word)
+            name = self._as_it_is(self._shuffled(name, around, words, word), lanes, word)
             taken, words = [lane // _NEAR * _NEAR + first % _NEAR for lane in range(lanes)], lanes
         name = self._shuffled(name, taken, words, word)
         if row.k > 1:
@@ -93,6 +108,14 @@ class CpuProducts(Emitter):
                 f"vector.bitcast {name} : vector<{lanes}x{word}> to {vector_type(dtype, lanes * row.k)}"
             )
         return name
+
+    def _as_it_is(self, name: str, lanes: int, word: str) -> str:
+        """The same vector, which LLVM takes for a new one: of two shuffles that follow each other it would make one, and
+        that takes two instructions for each result."""
+        word_type, float_type = f"vector<{lanes}x{word}>", f"vector<{lanes}xf32>"
+        name = name if word == "f32" else self.text.op(f"arith.bitcast {name} : {word_type} to {float_type}")
+        name = self.text.op(f'llvm.call_intrinsic "llvm.arithmetic.fence"({name}) : ({float_type}) -> {float_type}')
+        return name if word == "f32" else self.text.op(f"arith.bitcast {name} : {float_type} to {word_type}")
 
     def _shuffled(self, name: str, taken: Sequence[int], words: int, word: str) -> str:
         if [*taken] == [*range(words)]:

@@ -18,8 +18,9 @@ from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ir.tile_ops import MMA
 from wavespec.ops.accesses import Coordinates, copied_together, is_aligned, regroup, stored_later
 from wavespec.ops.contexts import ThreadContext
-from wavespec.ops.index_map import index_of, value_symbol, windows_overlap
+from wavespec.ops.index_map import contiguous_dim, index_of, value_symbol, windows_overlap
 from wavespec.ops.mapped_loops import blocks, got, memory_for, put
+from wavespec.ops.turned_blocks import TurnedBlocks, turned_blocks
 from wavespec.targets.machine import Machine
 
 PlacesRead = dict[tuple[str, Expr, Mask], Expr]
@@ -173,10 +174,23 @@ def write_mapped(op: Op, context: ThreadContext) -> None:
 def _store_tile(op: Op, layout: Layout, context: ThreadContext) -> None:
     memory, build, size = context.kernel.memory(op["memory"]), context.build, layout.fragment_elements
     fragments = [build.cast(value, memory.dtype) for value in context.fragments[op.operands[0].name]]
+    if turned := _blocks_across(op, layout, memory, context):
+        fragments = turned.of_fragments(build, fragments, op.operands[0].name)
+        layout, size = turned.lines, turned.width
     for piece in _pieces(op, layout, op.operands[1:], min(_widest(op, context), size), context):
         number, first = divmod(piece.register, size)
         stored = build.slice(fragments[number], first, piece.width)
         build.store(stored, memory.name, piece.offset, mask=piece.mask, valid=piece.valid, mapped=True)
+
+
+def _blocks_across(op: Op, layout: Layout, memory: Memory, context: ThreadContext) -> TurnedBlocks | None:
+    """The blocks to turn in registers where vectors lie across the rows that a mapping writes."""
+    if not context.machine.vector_bytes or len(op.operands) > 1 or memory.dtype.is_packed:
+        return None
+    turned = turned_blocks(layout, contiguous_dim(op, memory), memory.dtype.bits)
+    if turned is None or _neighbours(op, turned.lines, (), memory) % turned.width:
+        return None
+    return turned
 
 
 _WORD_BYTES = 4
