@@ -100,11 +100,11 @@ def test_cache_is_counted_and_emptied(
     (tmp_path / "cache" / "notes.txt").write_text("mine")
     for name in ("0a" * 32, "mine"):
         (tmp_path / "cache" / "tune" / name).mkdir(parents=True)
-    assert wavespec("cache", "info", "--json").data["entries"] == 3, (
-        "the kernel, its machine code, and that by its MLIR"
+    assert wavespec("cache", "info", "--json").data["entries"] == 6, (
+        "the kernel, its machine code, and that by its MLIR, for whole rows and for all"
     )
-    assert "entries    3\n" in wavespec("cache", "info").out
-    assert wavespec("cache", "clear").out == "3 entries deleted\n"
+    assert "entries    6\n" in wavespec("cache", "info").out
+    assert wavespec("cache", "clear").out == "6 entries deleted\n"
     left = {path.relative_to(tmp_path / "cache").as_posix() for path in (tmp_path / "cache").rglob("*")}
     assert left == {"notes.txt", "tune", "tune/mine"}
 

@@ -25,7 +25,7 @@ def text(targets: str, rest: str = "") -> str:
 
 
 def useless(source: str, machine: Machine) -> list[tuple[str, int]]:
-    """The settings that the passes have no use for, with their lines."""
+    """The settings that the passes have no use for, with their lines, of all kernels together."""
     spec = loads(source, "small.wave.yaml")
     found: list[tuple[str, int]] = []
     for case in cases_for_target(spec, machine.target):
@@ -35,7 +35,7 @@ def useless(source: str, machine: Machine) -> list[tuple[str, int]]:
             for one in error.diagnostics:
                 assert one.code == "useless-setting" and one.span is not None
                 found.append((one.message.split("'")[1], one.span.line))
-    return found
+    return list(dict.fromkeys(found))
 
 
 @pytest.mark.parametrize("schedule", [UNROLL, "{workgroups: {group: 4}}"])
