@@ -121,3 +121,12 @@ def test_pages_are_copied_as_boxes(number: int, rows: int) -> None:
 def test_tiles_of_windows_differ_in_steps() -> None:
     """Of those of three heads in turns, back and forth: all are there."""
     check(WINDOW, on_few(WINDOW, 1), {"H": 3, "M": 500, "N": 500, "D": 72})
+
+
+@pytest.mark.parametrize("name", ["attention_biased_bias", "attention_biased_mask"])
+def test_few_queries_take_the_cases_of_rows_that_start_anywhere(name: str) -> None:
+    """Of an odd number of keys, of none, and none of a query."""
+    (biased,) = (subject for subject in ATTENTIONS if subject.name == name)
+    number = len(biased.cases("sm_90")) - 3  # heads of 128, single elements
+    for rows, keys in ((1, 67), (3, 2), (40, 0), (0, 4)):
+        check(biased, on_few(biased, number), {"M": rows, "N": keys, "D": 72})
