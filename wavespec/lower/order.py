@@ -5,6 +5,7 @@ from __future__ import annotations
 from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
+from wavespec.lower.carry_ranks import CarryRanks
 from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.count_in_floats import CountInFloats
 from wavespec.lower.defer_reductions import DeferReductions
@@ -65,6 +66,7 @@ PASSES: tuple[Pass, ...] = (
     UnrollBatches(),
     SkipNan(),
     ChooseInstructions(),
+    CarryRanks(),
     SeparateOperands(),
     AssignTiles(),
     SplitLoops(),
