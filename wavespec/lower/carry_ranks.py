@@ -22,8 +22,8 @@ class CarryRanks(Pass):
     Before: a step makes a rank of the element and the place that the loop carries, the largest of it and of those of
             the step, and of that the element and the place again.
     After:  where nothing else in the loop uses them, the loop carries the rank, so that its ``reduce`` is like any
-            other one: lanes, waves and workgroups may join what they have behind the loop.  Ranks of 64 bits and a place
-            stay: which places count depends on the largest element.
+            other one: lanes, waves and workgroups may join what they have behind the loop.  Elements of 64 bits keep
+            their places apart: which of these count depends on the largest element.
     """
 
     name: ClassVar[str] = "carry-ranks"
