@@ -33,6 +33,7 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 
 
 SPILLS = {
+    "argmax": {0: 16},
     "attention_biased_bias": {0: 104, 2: 76, 3: 64, 6: 60, 9: 88, 12: 116, 15: 84},
     "attention_biased_bias_f16": {0: 280, 2: 76, 3: 64, 6: 60, 9: 88, 11: 56, 12: 280, 15: 84},
     "attention_biased_mask": {0: 20, 1: 8, 2: 92, 5: 12, 7: 8, 8: 76, 11: 176, 12: 68, 14: 140, 15: 96},
@@ -45,6 +46,7 @@ SPILLS = {
     "cross_entropy": {7: 24, 9: 40},
     "cross_entropy_bf16": {9: 136, 10: 136, 11: 80},
     "cross_entropy_f16": {4: 16, 5: 16, 9: 136, 10: 136},
+    "dropout_bf16": {2: 16},
     "layer_norm_bf16": {4: 168, 5: 136, 6: 112},
     "layer_norm_f16": {4: 152, 5: 128, 6: 120, 7: 24, 11: 8},
     "log_softmax": {10: 16},

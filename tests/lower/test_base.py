@@ -100,7 +100,16 @@ def test_pass_file_and_class_have_one_name_and_say_before_and_after(one: Pass) -
 def test_passes_say_which_machines_they_are_for() -> None:
     others = [{one.name for one in PASSES if not one.applies_to(machine)} for machine in (CPU, NVIDIA)]
     assert others[0] == {
-        *("match-operands", "join-waves", "skip-nan", "nest-digits", "round-copies", "walk-grid", "read-in-place"),
+        *(
+            "match-operands",
+            "choose-waves",
+            "join-waves",
+            "skip-nan",
+            "nest-digits",
+            "round-copies",
+            "walk-grid",
+            "read-in-place",
+        ),
     }
     assert others[1] == {
         *("strip-tiles", "split-chains", "sum-apart", "serialize-waves", "drop-checks", "skip-zeros"),

@@ -164,8 +164,9 @@ class Simulator:
     def _in_case(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes with those that the case of a call makes of others in a way of its own."""
         free = {name: size for name, size in sizes.items() if self.spec.dims[name].equals is None}
-        whole = complete_sizes(self._case(sizes).spec, {**whole_scalars(self.spec, self.scalars), **free})
-        return {name: whole[name] for name in sizes}
+        spec = self._case(sizes).spec
+        whole = complete_sizes(spec, {**whole_scalars(self.spec, self.scalars), **free})
+        return {name: whole[name] for name in {**sizes, **spec.dims}}
 
     def _broken_assumption(self, sizes: Mapping[str, int]) -> str:
         """A condition that calls of the case for these sizes promise, and these sizes do not meet."""

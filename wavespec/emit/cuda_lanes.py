@@ -57,7 +57,8 @@ class CudaLanes(LaneOperations):
         before = value.vector.dtype
         if before.name in self.machine.widened_pairs:
             return [2] * (elements // 2)
-        by_f32 = before.kind in ("int", "uint") and before.bits < 16  # words of four elements
+        words_of_four = before.kind in ("int", "uint") and before.bits < 16
+        by_f32 = words_of_four or (before.is_float and before.bits > 32)
         if _in_pairs(DTYPES["f32"] if by_f32 else before, after) and elements % 2 == 0:
             return [2] * (elements // 2)
         return super().cast_sizes(value, after)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
+from wavespec.lower.carry_ranks import CarryRanks
 from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.choose_waves import ChooseWaves
 from wavespec.lower.count_in_floats import CountInFloats
@@ -68,6 +69,7 @@ PASSES: tuple[Pass, ...] = (
     SkipNan(),
     ChooseWaves(),
     ChooseInstructions(),
+    CarryRanks(),
     SeparateOperands(),
     AssignTiles(),
     SplitLoops(),

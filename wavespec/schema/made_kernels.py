@@ -95,7 +95,7 @@ def writing_value(
         one: tensor.model_copy(update={"space": "global"}) for one, tensor in spec.tensors.items() if one in read
     }
     tensors[made] = Tensor(shape=dims, dtype=dtype, role="output")
-    return _plain(spec, name, tensors, graph, _tiles_of_rows(dims))
+    return plain_kernel(spec, name, tensors, graph, _tiles_of_rows(dims))
 
 
 def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...]) -> KernelSpec:
@@ -117,7 +117,7 @@ def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...]) -> KernelS
     ]
     tiles = _tiles_of_turn(spec, groups, row, whole) if is_turned else _tiles_of_rows(tuple(whole.values()))
     own = {one: Dim(equals=parse_expression(" * ".join(group))) for group, one in whole.items() if len(group) > 1}
-    return _plain(spec, name, tensors, graph, tiles, own)
+    return plain_kernel(spec, name, tensors, graph, tiles, own)
 
 
 def _side_by_side(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, ...]]:
@@ -206,7 +206,7 @@ def _number(value: int) -> Expression:
     return parse_expression(str(value))
 
 
-def _plain(
+def plain_kernel(
     spec: KernelSpec,
     name: str,
     tensors: Mapping[str, Tensor],

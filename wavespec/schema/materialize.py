@@ -25,6 +25,7 @@ from wavespec.schema.made_kernels import (
 )
 from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Index, Mma, Read, Size, Structured, ValueOp, every
 from wavespec.schema.ops.elementwise import ELEMENTWISE
+from wavespec.schema.parted_loops import parted
 
 _COPIED: Final = (Read, Formula, Cast, Bitcast, Index, Size, *ELEMENTWISE)
 """What a value may be made of for a kernel of its own to make it."""
@@ -43,8 +44,11 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
 
     Raises:
         CannotMaterialize: something that the schedule names, at its place there.
+        PartsNotPossible: the same of `parts`.
     """
     schedule = spec.schedule
+    if schedule is not None and schedule.parts:
+        return parted(spec)
     if schedule is None or not schedule.materialize:
         return (spec,)
     found = {name: _Asked(spec, schedule, name) for name in schedule.materialize}

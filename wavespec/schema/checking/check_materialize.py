@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from wavespec.diagnostics import WavespecError
 from wavespec.schema.language.models import KernelSpec, Schedule
 from wavespec.schema.materialize import CannotMaterialize, kernels_of
+from wavespec.schema.parted_loops import PartsNotPossible
 from wavespec.schema.resolve import spec_with_override
+
+_ONE_KERNEL = "the kernel for all sizes is one kernel"
 
 
 def check_materialize(spec: KernelSpec) -> Iterator[WavespecError]:
@@ -17,7 +20,7 @@ def check_materialize(spec: KernelSpec) -> Iterator[WavespecError]:
     for settings in spec.targets.values():
         whole = spec_with_override(spec, settings)
         for case in settings.cases:
-            if case.schedule is not None and case.schedule.materialize:
+            if case.schedule is not None and (case.schedule.materialize or case.schedule.parts):
                 try:
                     kernels_of(spec_with_override(whole, case))
                 except WavespecError as error:
@@ -30,4 +33,7 @@ def _for_all_sizes(schedule: Schedule | None) -> Iterator[WavespecError]:
         for name in schedule.materialize:
             hint = "Move it to the schedule of a case: 'cases: [{when: [M >= 1024], schedule: {...}}]'."
             where = schedule.where_key("materialize", name)
-            yield CannotMaterialize(where, name, "the kernel for all sizes is one kernel", hint)
+            yield CannotMaterialize(where, name, _ONE_KERNEL, hint)
+        for dim in schedule.parts:
+            hint = "Move it to the schedule of a case: 'cases: [{when: [N >= 65536], schedule: {...}}]'."
+            yield PartsNotPossible(schedule.where_key("parts", dim), dim, _ONE_KERNEL, hint)

@@ -209,6 +209,12 @@ class Schedule(SpecModel):
     """Inputs, and values of the graph, that kernels of their own write to memory of the call before this one starts,
     each with its dims in this order: `{a_tile: [M, K]}`. For a case. An operand that a product scales is written times
     its scales, and an input with another order of its dims is the same input laid out anew."""
+    parts: Annotated[dict[DimName, Annotated[int, Field(ge=2, le=1024)]], Field(max_length=1)] = Field(
+        default_factory=dict[DimName, int], exclude_if=lambda value: not value
+    )
+    """Parts of a dim that a kernel before this one reduces, each by workgroups of its own, to memory of the call:
+    `{N: 128}`; this one joins what they have found. For a case of few results of very many elements, which the
+    workgroups of a `split` are too few for."""
 
 
 class TensorOverride(SpecModel):

@@ -1,0 +1,128 @@
+"""Parts of a dim: the kernels that come of a case, and what is refused, at the entry that asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels import SPECS
+from wavespec.diagnostics import WavespecError
+from wavespec.schema import KernelSpec, load, loads
+from wavespec.schema.cases import TargetCase, cases_for_target
+from wavespec.schema.load import loads_plain
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+
+SUMS = """apiVersion: wavespec/v1
+kind: Kernel
+name: sums
+dims: {M: {}, N: {}}
+params: {STEPS: 64}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  w: {shape: [M], dtype: f32}
+  y: {shape: [M], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 4, axis: 0}
+  - {tiling: N, tile: STEPS}
+graph:
+  - none: {register: [M], dtype: f32, value: 0}
+  - steps:
+      iterate: N
+      carry: {total: none}
+      body:
+        - part: {read: x}
+        - total: {sum: part, dim: N, init: total}
+  - weight: {read: w}
+  - result: steps.total * weight
+  - {write: result, to: y}
+targets:
+  cpu:
+    cases:
+      - when: [N >= 4096]
+        schedule: {parts: ASKED}
+"""
+
+
+def spec_of(asked: str = "{N: 32}", *changes: tuple[str, str]) -> KernelSpec:
+    text = SUMS.replace("ASKED", asked)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return loads(text, "sums.wave.yaml")
+
+
+def case_of(*changes: tuple[str, str]) -> TargetCase:
+    return cases_for_target(spec_of("{N: 32}", *changes), "cpu")[0]
+
+
+def test_each_part_has_workgroups_of_its_own() -> None:
+    before, _ = case_of().kernels
+    assert dump_yaml(before) == (
+        "apiVersion: wavespec/v1\nkind: Kernel\nname: sums_steps\n\n"
+        "dims:\n  M: {}\n  N: {min: 4096}\n  N_part: {value: 32}\n"
+        '  N_in_part: {equals: "ceildiv(N, 32 * STEPS) * STEPS"}\nparams:\n  STEPS: 64\n\n'
+        "tensors:\n  x: {shape: [M, N], dtype: f32}\n"
+        "  total_of_parts: {shape: [N_part, M], dtype: f32, role: output}\n\n"
+        "constraints:\n  - {workgroup: M, tile: 4, axis: 0}\n  - {tiling: N_in_part, tile: STEPS}\n"
+        "  - {workgroup: N_part, tile: 1, axis: 1}\n\n"
+        "graph:\n  - total_of_none: {register: [N_part, M], dtype: f32, value: 0}\n  - steps:\n"
+        "      iterate: N_in_part\n      carry: {total: total_of_none}\n      body:\n"
+        "        - part: {read: x, dims: [N_part, M, N_in_part], at: {N: N_part * size(N_in_part) + N_in_part}}\n"
+        "        - total_nothing: {register: [], dtype: f32, value: 0}\n"
+        "        - total_within: where(i64(index(N_part)) * size(N_in_part) + i64(index(N_in_part)) < size(N), part, total_nothing)\n"
+        "        - total: {sum: total_within, dim: N_in_part, init: total}\n"
+        "  - {write: steps.total, to: total_of_parts}\n"
+    )
+
+
+def test_the_kernel_behind_joins_all_parts_and_goes_on() -> None:
+    _, kernel = case_of().kernels
+    assert list(kernel.tensors) == ["total_of_parts", "x", "w", "y"]
+    text = dump_yaml(kernel)
+    assert "- total_of_one: {read: total_of_parts}\n" in text
+    assert "- total: {sum: total_of_one, dim: N_part, init: total}\n" in text
+    assert "{tiling: N_part, tile: 32}" in text and "{wave: N_part, tile: 4}" in text and "parts: {N:" not in text
+
+
+def test_a_loop_that_writes_walks_over_each_part_from_what_those_before_have() -> None:
+    case = cases_for_target(load(SPECS / "cumsum.wave.yaml"), "sm_90")[0]
+    before, kernel = case.kernels
+    assert "cumsum:" not in dump_yaml(before) and list(before.tensors) == ["x", "before_of_parts"]
+    text = dump_yaml(kernel)
+    assert "- before_earlier: where(index(N_part_before) < index(N_part), before_of_each, before_nothing)\n" in text
+    assert "- before_at_first: none + before_in_front\n" in text
+    assert "- running: {cumsum: wide, dim: N_in_part, init: before}\n" in text
+    assert "{write: result, to: y, at: {N: N_part * size(N_in_part) + N_in_part}}" in text
+
+
+@pytest.mark.parametrize("name", ["sum_dim", "cross_entropy_mean", "cumsum"])
+def test_every_kernel_is_a_plain_spec_like_any_other(name: str) -> None:
+    for case in cases_for_target(load(SPECS / f"{name}.wave.yaml"), "sm_90"):
+        for one in case.kernels if case.before else ():
+            assert loads_plain(dump_yaml(one)) == one
+
+
+REFUSED = {
+    "no dim": ("{Q: 32}", (), "it is no dim"),
+    "no loop": ("{M: 32}", (), "that takes one loop over it"),
+    "a part of it": ("{N: 32}", (("iterate: N", "iterate: N\n      end: size(N) - 1"),), "'steps' does not take all of it"),
+    "around": ("{N: 32}", (("steps.total * weight", "steps.total * f32(size(N))"),), "what is around 'steps' has the dim"),
+    "a mean": ("{N: 32}", (("{sum: part", "{mean: part"),), "parts of 'mean' cannot be joined"),
+    "a place": ("{N: 32}", (("{read: x}", "{read: x}\n        - n: f32(index(N))\n        - more: part + n"), ("sum: part", "sum: more")), "its elements ask for their place"),
+    "more than a reduction": ("{N: 32}", (("{read: x}", "{read: x}\n        - more: part * total"), ("sum: part", "sum: more")), "'total' is not only what a reduction has so far"),
+    "split": ("{N: 32}, workgroups: {split: 8}", (), "the schedule has 'materialize' or 'split' as well"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "changes", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_has_no_parts_is_refused_where_it_is_asked_for(
+    asked: str, changes: tuple[tuple[str, str], ...], why: str
+) -> None:
+    with pytest.raises(WavespecError) as caught:
+        spec_of(asked, *changes)
+    found = next(one for one in caught.value.diagnostics if one.code == "parts-not-possible")
+    assert why in found.message and found.span is not None and found.hints
+
+
+def test_the_kernel_for_all_sizes_is_one_kernel() -> None:
+    with pytest.raises(WavespecError, match="the kernel for all sizes is one kernel"):
+        spec_of("{N: 32}", ("  cpu:\n    cases:\n      - when: [N >= 4096]\n        schedule", "  cpu:\n    schedule"))

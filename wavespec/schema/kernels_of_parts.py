@@ -1,0 +1,191 @@
+"""A loop and how many parts its dim has go in; the kernel that reduces each part, and the two that may come behind it,
+come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.language.constraints import AnyConstraint, Tiling, Wave, Workgroup
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.index_parser import parse_index
+from wavespec.schema.language.models import Dim, KernelSpec, Tensor
+from wavespec.schema.made_kernels import free_name, plain_kernel, unfolded, with_sizes, words_of
+from wavespec.schema.ops import AnyOp, Formula, Iterate, Read, Reduce, Register, Scan, Write, every
+
+IDENTITIES = {"sum": (0, 0), "prod": (1, 1), "max": (-float("inf"), -1), "min": (float("inf"), 1)}
+"""What changes nothing, by the reduction: of floating point; of integers the number, or that end of their range."""
+_JOINED = {"sum": "{} + {}", "prod": "{} * {}", "max": "maximum({}, {})", "min": "minimum({}, {})"}
+_ENDS = ("max", "min")
+_WAVES = 8
+
+
+def needed_for_carry(loop: Iterate) -> tuple[AnyOp, ...]:
+    """The statements of a body that make what the next step gets."""
+    needed, kept = set(loop.carry), list[AnyOp]()
+    for op in reversed(loop.body):
+        if getattr(op, "name", "") in needed:
+            kept.insert(0, op)
+            needed.update(words_of(op))
+    return tuple(kept)
+
+
+def free_axis(constraints: Sequence[AnyConstraint]) -> int:
+    """The first axis of the grid behind those that are taken."""
+    return max((one.axis + 1 for one in constraints if isinstance(one, Workgroup)), default=0)
+
+
+class KernelsOfParts:
+    """What the kernels call the parts, and the elements of one."""
+
+    def __init__(self, spec: KernelSpec, dim: str, count: int, loop: Iterate) -> None:
+        self.spec, self.dim, self.count, self.loop = spec, dim, count, loop
+        self.types = plain_graph(spec)[1]
+        self.part, self.inside = free_name(spec, f"{dim}_part"), free_name(spec, f"{dim}_in_part")
+        self.tile = next(one.tile for one in spec.constraints if isinstance(one, Tiling) and one.dim == dim)
+        self.reductions = {op.name: op for op in loop.body if isinstance(op, Reduce)}
+
+    def reducing(self) -> KernelSpec:
+        """The kernel that finds, in each workgroup, what the loop carries behind one part."""
+        starts = {name: free_name(self.spec, f"{name}_of_none") for name in self.loop.carry}
+        registers = [self._nothing(start, name, self._made(name)[1].shape) for name, start in starts.items()]
+        body = tuple(one for op in needed_for_carry(self.loop) for one in self._in_part(op, masked=True))
+        loop = self.loop.model_copy(update={"dim": self.inside, "carry": starts, "body": body})
+        writes = [Write(value=f"{self.loop.name}.{name}", to=self._made(name)[0]) for name in starts]
+        read = {op.tensor for op in every(Read, body)}
+        tensors = {name: tensor for name, tensor in self.spec.tensors.items() if name in read}
+        tensors |= dict(map(self._made, starts))
+        graph = [*self._around(body), *registers, loop, *writes]
+        kernel = plain_kernel(self.spec, self.loop.name, tensors, graph, self._tiles_of_parts(), self._dims())
+        return kernel.model_copy(update={"params": self.spec.params})
+
+    def joining(self, before: KernelSpec) -> KernelSpec:
+        """The kernel with a loop over the parts in place of that over the dim."""
+        body: list[AnyOp] = []
+        for name in self.loop.carry:
+            read = Read(name=free_name(self.spec, f"{name}_of_one"), tensor=self._made(name)[0])
+            body += [read, _changed(self.reductions[name], value=read.name, dim=self.part)]
+        loop = self.loop.model_copy(update={"dim": self.part, "body": tuple(body)})
+        found: list[AnyConstraint] = [one for one in self.spec.constraints if getattr(one, "dim", "") != self.dim]
+        added: list[AnyConstraint] = [Tiling(dim=self.part, tile=_number(self.count))]
+        if not any(isinstance(one, Wave) for one in found) and not self.count % _WAVES:
+            added.append(Wave(dim=self.part, tile=_number(self.count // _WAVES)))
+        dims = {self.part: Dim(value=self.count)}
+        return self._behind(before, self._with_loop([loop]), [*found, *added], dims)
+
+    def walking(self, before: KernelSpec) -> KernelSpec:
+        """The kernel that walks over one part in each workgroup, from what all parts before it have."""
+        other, starts = free_name(self.spec, f"{self.dim}_part_before"), dict[str, str]()
+        ops: list[AnyOp] = []
+        for name, first in self.loop.carry.items():
+            made, tensor = self._made(name)
+            found, earlier, nothing, none, front, starts[name] = (
+                free_name(self.spec, f"{name}_{what}")
+                for what in ("of_each", "earlier", "nothing", "of_none", "in_front", "at_first")
+            )
+            ops += [
+                Read(name=found, tensor=made, dims=(other, *tensor.shape[1:]), at={self.part: parse_index(other)}),
+                self._nothing(nothing, name, ()),
+                self._nothing(none, name, tensor.shape),
+                Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {found}, {nothing})"),
+                _changed(self.reductions[name], name=front, value=earlier, dim=other, init=none),
+                Formula(name=starts[name], text=_JOINED[self.reductions[name].word].format(first, front)),
+            ]
+        body = tuple(one for op in self.loop.body for one in self._in_part(op, masked=False))
+        loop = self.loop.model_copy(update={"dim": self.inside, "carry": starts, "body": body})
+        dims = {**self._dims(), other: Dim(value=self.count)}
+        return self._behind(before, self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
+
+    def _behind(
+        self, before: KernelSpec, graph: tuple[AnyOp, ...], tiles: Sequence[AnyConstraint], dims: dict[str, Dim]
+    ) -> KernelSpec:
+        """The kernel that reads what the one before it made."""
+        assert self.spec.schedule is not None
+        read = {op.tensor for op in every(Read, graph)}
+        outputs = {name: one for name, one in before.tensors.items() if one.role == "output"}
+        made = {name: tensor.model_copy(update={"role": "input"}) for name, tensor in outputs.items()}
+        kept = {name: one for name, one in self.spec.tensors.items() if one.role != "input" or name in read}
+        update: dict[str, Any] = {
+            "dims": {**unfolded(self.spec.dims), **dims},
+            "graph": graph,
+            "tensors": {**made, **with_sizes(self.spec.dims, {**made, **kept}, self.spec.tensors), **kept},
+            "constraints": tuple(tiles),
+            "schedule": self.spec.schedule.model_copy(update={"parts": {}}),
+        }
+        return self.spec.model_copy(update=update)
+
+    def _dims(self) -> dict[str, Dim]:
+        """Parts are multiples of a tile: the last ones may have less, or nothing."""
+        of_part = f"ceildiv({self.dim}, {self.count} * ({self.tile})) * ({self.tile})"
+        return {self.part: Dim(value=self.count), self.inside: Dim(equals=parse_expression(of_part))}
+
+    def _made(self, name: str) -> tuple[str, Tensor]:
+        """The tensor that holds what is carried behind each part."""
+        kind = self.types[f"{self.loop.name}.{name}"]
+        shape = (self.part, *kind.dims)
+        return free_name(self.spec, f"{name}_of_parts"), Tensor(shape=shape, dtype=kind.dtype, role="output")
+
+    def _nothing(self, name: str, of: str, shape: tuple[str, ...]) -> Register:
+        """What the reduction of a carried name starts from."""
+        dtype, word = self.types[f"{self.loop.name}.{of}"].dtype, self.reductions[of].word
+        number, of_integers = IDENTITIES[word]
+        if dtype[0] in "iu":
+            bits, lowest = int(dtype[1:]), 0 if dtype[0] == "u" else -(2 ** (int(dtype[1:]) - 1))
+            end = lowest if of_integers < 0 else lowest + 2**bits - 1
+            number = end if word in _ENDS else of_integers
+        return Register(name=name, shape=shape, dtype=dtype, value=number)
+
+    def _around(self, body: Sequence[AnyOp]) -> list[AnyOp]:
+        """What stands in front of the loop and is used in it."""
+        needed, kept = {word for op in body for word in words_of(op)}, list[AnyOp]()
+        for op in reversed(self.spec.graph[: self.spec.graph.index(self.loop)]):
+            if getattr(op, "name", "") in needed:
+                kept.insert(0, op)
+                needed.update(words_of(op))
+        return kept
+
+    def _with_loop(self, ops: Sequence[AnyOp]) -> tuple[AnyOp, ...]:
+        """The graph with ``ops`` in place of the loop."""
+        at = self.spec.graph.index(self.loop)
+        return (*self.spec.graph[:at], *ops, *self.spec.graph[at + 1 :])
+
+    def _in_part(self, op: AnyOp, *, masked: bool) -> list[AnyOp]:
+        """What a step does with a tile of a part; ``masked``: reductions leave out what lies behind the dim."""
+        place = {self.dim: parse_index(f"{self.part} * size({self.inside}) + {self.inside}")}
+        if isinstance(op, Read):
+            shape = op.dims or self.spec.tensors[op.tensor].shape
+            dims = (self.part, *(self.inside if dim == self.dim else dim for dim in shape))
+            return [_changed(op, dims=dims, at=place) if self.dim in shape else op]
+        if isinstance(op, Write):
+            return [_changed(op, at=place)]
+        if isinstance(op, Register):
+            return [_changed(op, shape=tuple(self.inside if dim == self.dim else dim for dim in op.shape))]
+        if not isinstance(op, Reduce | Scan):
+            return [op]
+        if not masked:
+            return [_changed(op, dim=self.inside)]
+        name = op.name
+        nothing, within = (free_name(self.spec, f"{name}_{what}") for what in ("nothing", "within"))
+        here = f"i64(index({self.part})) * size({self.inside}) + i64(index({self.inside})) < size({self.dim})"
+        where = Formula(name=within, text=f"where({here}, {op.value}, {nothing})")
+        return [self._nothing(nothing, name, ()), where, _changed(op, value=within, dim=self.inside)]
+
+    def _tiles_of_parts(self) -> list[AnyConstraint]:
+        """Those of the kernel, with the elements of a part in place of the dim, and a workgroup for each part."""
+        found: list[AnyConstraint] = [
+            _changed(one, dim=self.inside) if one.dim == self.dim else one
+            for one in self.spec.constraints
+            if isinstance(one, Tiling | Wave | Workgroup)
+        ]
+        return [*found, Workgroup(dim=self.part, tile=_number(1), axis=free_axis(self.spec.constraints))]
+
+
+def _changed(part: Any, **update: object) -> Any:
+    return part.model_copy(update=update)
+
+
+def _number(value: int) -> Expression:
+    return parse_expression(str(value))

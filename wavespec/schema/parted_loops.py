@@ -1,0 +1,94 @@
+"""The plain spec of a case goes in; the kernel that reduces parts of a dim, each by workgroups of its own, and the one
+that goes on from what they have found, come out: plain specs like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.kernels_of_parts import IDENTITIES, KernelsOfParts, free_axis, needed_for_carry
+from wavespec.schema.language.base import Position
+from wavespec.schema.language.models import KernelSpec, Schedule
+from wavespec.schema.made_kernels import words_of
+from wavespec.schema.ops import Bitcast, Cast, Formula, Index, Iterate, Read, Reduce, Register, Scan, Size, Write, every
+from wavespec.schema.ops.elementwise import ELEMENTWISE
+
+_ALONG = (Read, Formula, Cast, Bitcast, Register, Size, Reduce, Scan, Write, *ELEMENTWISE)
+"""What a step may do of which each workgroup has a part."""
+_MOST_AXES = 5
+_LEAVE_OUT = "Leave out 'parts'."
+
+
+class PartsNotPossible(WavespecError, code="parts-not-possible"):
+    """A dim of which a kernel before cannot reduce the parts."""
+
+    def __init__(self, where: Where, dim: str, why: str, hint: str) -> None:
+        super().__init__(where, f"{quote(dim)} has no parts: {why}.", hints=[hint], about=[dim])
+
+
+def parted(spec: KernelSpec) -> tuple[KernelSpec, KernelSpec]:
+    """The kernel that makes what a loop over the dim of `parts` finds in each part, and the one behind it: that joins
+    the parts, or, where the loop writes, walks over each from what those before it have.
+
+    Raises:
+        PartsNotPossible: another graph than one loop over the dim that carries reductions, at the schedule.
+    """
+    schedule = spec.schedule
+    assert schedule is not None
+    ((dim, count),) = schedule.parts.items()
+    for why, hint in _obstacles(spec, schedule, dim):
+        raise PartsNotPossible(schedule.where_key("parts", dim), dim, why, hint)
+    (loop,) = (op for op in spec.graph if isinstance(op, Iterate) and op.dim == dim)
+    kernels = KernelsOfParts(spec, dim, count, loop)
+    before = kernels.reducing()
+    span = schedule.key_span_of("parts", dim)
+    before.was_written_at({(): Position(span)} if span else {})
+    return before, kernels.walking(before) if any(every(Write, loop.body)) else kernels.joining(before)
+
+
+def _obstacles(spec: KernelSpec, schedule: Schedule, dim: str) -> Iterator[tuple[str, str]]:
+    """Why the parts of a dim cannot be reduced apart, each with what to do about it."""
+    if schedule.materialize or (schedule.workgroups is not None and schedule.workgroups.split != 1):
+        yield "the schedule has 'materialize' or 'split' as well", "Use one of them."
+    if dim not in spec.dims:
+        yield "it is no dim", "Name the dim of a loop."
+        return
+    loops = [op for op in spec.graph if isinstance(op, Iterate) and op.dim == dim]
+    if len(loops) != 1 or sum(one.dim == dim for one in every(Iterate, spec.graph)) != 1:
+        yield "that takes one loop over it, in no other one", _LEAVE_OUT
+        return
+    (loop,) = loops
+    if any(bound is not None for bound in (loop.start, loop.end, loop.step, loop.until)):
+        yield f"{quote(loop.name)} does not take all of it", _LEAVE_OUT
+    around = [word for op in spec.graph if op is not loop for word in words_of(op)]
+    if dim in around:
+        yield f"what is around {quote(loop.name)} has the dim as well", _LEAVE_OUT
+    if loop.name in around and any(every(Write, loop.body)):
+        yield f"{quote(loop.name)} writes, and its results are used as well", _LEAVE_OUT
+    if free_axis(spec.constraints) >= _MOST_AXES:
+        yield "all axes of the grid are taken", "Let two dims share one."
+    yield from _in_body(spec, loop)
+
+
+def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:
+    for op in loop.body:
+        if not isinstance(op, _ALONG):
+            yield f"{quote(loop.name)} has {quote(op.word)}", _LEAVE_OUT
+        elif isinstance(op, Read | Write) and (op.at or getattr(op, "combine", None)):
+            yield f"{quote(loop.name)} has a mapping, or combines", _LEAVE_OUT
+        elif isinstance(op, Scan) and op.reverse:
+            yield f"{quote(op.name)} goes backwards", _LEAVE_OUT
+    if any(one.dim == loop.dim for one in every(Index, plain_graph(spec)[0])):
+        yield "its elements ask for their place", _LEAVE_OUT
+    made = {op.name: op for op in loop.body if isinstance(op, Reduce)}
+    needed = needed_for_carry(loop)
+    for name in loop.carry:
+        op, uses = made.get(name), sum(words_of(one).count(name) for one in needed)
+        if op is None or op.init != name or uses != 1 or op.along != (loop.dim,) or len(op.values) != 1:
+            yield f"{quote(name)} is not only what a reduction has so far", _LEAVE_OUT
+        elif op.word not in IDENTITIES:
+            yield f"parts of {quote(op.word)} cannot be joined by it", "Use 'sum', 'prod', 'max' or 'min'."
+    if made.keys() - loop.carry.keys():
+        yield f"{quote(loop.name)} reduces what it does not carry", _LEAVE_OUT
