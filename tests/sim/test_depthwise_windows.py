@@ -1,0 +1,38 @@
+"""Depth-wise convolutions with steps, padding and dilation, of which windows of a lane share more or fewer pixels: exact on
+whole numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as functional
+
+from tests.kernels import SPECS, elements_to_tensor, tensor_to_elements
+from wavespec.pipeline import lower
+from wavespec.schema import load
+from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.schema.language.expressions import Num
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import machines
+
+SPEC = load(SPECS / "conv2d_depthwise.wave.yaml")
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+@pytest.mark.parametrize("windows", [(2, 1, 1), (3, 0, 1), (1, 2, 2), (4, 1, 1)], ids=str)
+def test_windows_are_exact(target: str, windows: tuple[int, int, int]) -> None:
+    stride, padding, dilation = windows
+    params = {**SPEC.params, **dict(zip(("STRIDE", "PAD", "DILATION"), map(Num, windows), strict=True))}
+    spec, (machine,) = SPEC.model_copy(update={"params": params}), machines(target)
+    random = torch.Generator().manual_seed(0)
+    x = torch.randint(-3, 4, (1, 7, 9, 12), generator=random).bfloat16()
+    w = torch.randint(-3, 4, (12, 3, 3), generator=random).bfloat16()
+    exact = functional.conv2d(
+        x.double().permute(0, 3, 1, 2), w.double()[:, None], None, stride, padding, dilation, groups=12
+    ).permute(0, 2, 3, 1)
+    sizes = dict(zip(("N", "H", "W", "C", "R", "S"), (*x.shape, 3, 3), strict=True))
+    sizes |= {"OH": exact.shape[1], "OW": exact.shape[2]}
+    kernel = lower(case_for_sizes(cases_for_target(spec, target), sizes).spec, machine)
+    report = simulate(kernel, machine, {"x": tensor_to_elements(x, "bf16"), "w": tensor_to_elements(w, "bf16")}, sizes)
+    assert report.ok, report.render()
+    assert torch.equal(elements_to_tensor(report.tensors["y"], "bf16").reshape(exact.shape), exact.bfloat16())
