@@ -326,7 +326,7 @@ CONTESTS: dict[str, Contest] = {
     "layer_norm_bf16": Contest(lambda x, w, b: functional.layer_norm(x, x.shape[1:], w, b, 1e-5), _ROWS),
     "linear_gelu": Contest(lambda a, b, bias: functional.gelu(functional.linear(a, b, bias)), _PRODUCTS),
     "linear_i4": Contest(lambda x, w, scale: _in_bf16(len(x), len(w), x.shape[1], x), _PRODUCTS[:-3], exact=_i4_exact),
-    "linear_residual": Contest(lambda a, b, residual: torch.addmm(residual, a, b.T), _PRODUCTS),
+    "linear_residual": Contest(lambda a, b, residual: torch.addmm(residual, a, b.T, alpha=0.5), _PRODUCTS),
     "linear_silu": Contest(lambda a, b, bias: functional.silu(functional.linear(a, b, bias)), _PRODUCTS),
     "linear_swiglu": Contest(_swiglu, _PRODUCTS),
     "log_softmax": Contest(lambda x: x.log_softmax(1), _WORDS),
