@@ -47,6 +47,9 @@ SPILLS = {
     "cross_entropy_f16": {4: 16, 5: 16, 9: 136, 10: 136},
     "layer_norm_bf16": {4: 168, 5: 136, 6: 112},
     "layer_norm_f16": {4: 152, 5: 128, 6: 120, 7: 24, 11: 8},
+    "linear_residual": {23: 136, 24: 116, 25: 72},
+    "linear_silu": {24: 8},
+    "linear_silu_f16": {23: 8, 24: 32, 25: 208, 27: 24},
     "log_softmax": {10: 16},
     "log_softmax_bf16": {5: 24, 6: 24, 10: 128, 11: 144, 12: 160},
     "log_softmax_f16": {5: 56, 6: 56, 10: 136, 11: 192, 12: 240},
@@ -60,7 +63,7 @@ SPILLS = {
 }
 """Bytes, by the case; of f16 those of bf16, unless it has its own.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
 tiles gives way to the sums of one, loaded once a tile, never in a step, but for two places of biases of heads of 64; places of rows that the copies of keys and of
-values both need wait from one to the other; rows of which lanes hold a part leave few registers, and half of them where
+values both need wait from one to the other; results behind the sums of waves that take turns are made beside them; rows of which lanes hold a part leave few registers, and half of them where
 two workgroups share a processor: their times were measured with this."""
 
 
