@@ -44,18 +44,21 @@ SPILLS = {
     "conv2d_grouped_f32": {3: 112},
     "conv2d_nhwc": {20: 32},
     "cross_entropy": {5: 24, 7: 16},
+    "dropout_bf16": {2: 16},
     "layer_norm_bf16": {4: 168, 5: 88, 6: 112},
     "layer_norm_f16": {4: 152, 5: 88, 6: 120, 7: 24, 11: 8},
+    "linear_residual": {23: 136, 24: 116, 25: 72},
+    "linear_silu": {24: 8},
+    "linear_silu_f16": {23: 8, 24: 32, 25: 208, 27: 24},
     "log_softmax_bf16": {6: 112},
     "rms_norm": {1: 8, 10: 32, 11: 64, 12: 16},
     "rms_norm_bf16": {10: 48, 11: 80, 12: 48},
     "softmax_bf16": {4: 48},
-    "dropout_bf16": {2: 16},
     "sparsemax": {0: 16},
 }
 """Bytes, by the case; of f16 those of bf16, unless it has its own.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
 tiles gives way to the sums of one, loaded once a tile, never in a step, but for two places of biases of heads of 64; places of rows that the copies of keys and of
-values both need wait from one to the other; rows of which lanes hold a part leave few registers, and half of them where
+values both need wait from one to the other; results behind the sums of waves that take turns are made beside them; rows of which lanes hold a part leave few registers, and half of them where
 two workgroups share a processor: their times were measured with this."""
 
 

@@ -77,3 +77,26 @@ def test_sums_that_something_else_uses_are_waited_for() -> None:
     store = '\n    store %half {memory = "c", offset = [lane * 4]}'
     found = joined(START + product("half", "left", "zero", "b") + product("all", "other", "half", "b") + store + END)
     assert sum("wait" in line for line in found) == 2
+
+
+def test_products_that_have_nothing_in_common_are_one_group() -> None:
+    stores = END + '\n    store %half {memory = "c", offset = [lane * 4]}'
+    found = joined(START + product("half", "left", "zero", "b") + product("all", "other", "zero", "low") + stores)
+    assert found[3:] == [
+        "mma_fence",
+        "%half.flying = mma_async %left, %zero",
+        "%all.flying = mma_async %other, %zero",
+        "mma_commit",
+        "%half, %all, %left.1 = mma_wait %half.flying, %all.flying, %left",
+        "store %all",
+        "store %half",
+    ]
+
+
+def test_sums_that_something_uses_before_the_next_product_are_waited_for() -> None:
+    stores = END + '\n    store %half {memory = "c", offset = [lane * 4]}'
+    between = '\n    store %half {memory = "low", offset = [lane * 4]}'
+    found = joined(
+        START + product("half", "left", "zero", "b") + between + product("all", "other", "zero", "b") + stores
+    )
+    assert sum("wait" in line for line in found) == 2

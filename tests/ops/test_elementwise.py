@@ -55,7 +55,9 @@ def run(ops: list[Op], values: dict[str, np.ndarray]) -> np.ndarray:
     return values[ops[-1].result.name]
 
 
-def in_steps(word: str, *operands: torch.Tensor, close_powers: bool = False) -> torch.Tensor:
+def in_steps(
+    word: str, *operands: torch.Tensor, close_powers: bool = False, close_ratios: bool = False
+) -> torch.Tensor:
     count = itertools.count()
     build = ThreadBuilder(lambda hint: f"{hint}{next(count)}")
     dtypes = {torch.uint8: "u8", torch.bool: "bool"}
@@ -63,7 +65,8 @@ def in_steps(word: str, *operands: torch.Tensor, close_powers: bool = False) -> 
         DTYPES[dtypes.get(x.dtype, f"{'f' if x.is_floating_point() else 'i'}{x.element_size() * 8}")] for x in operands
     ]
     names = [Value(f"x{number}", VectorType(kind, 1)) for number, kind in enumerate(kinds)]
-    result = MEANINGS[word].steps(Steps(build, names[-1], "y", close_powers=close_powers), *names)
+    steps = Steps(build, names[-1], "y", close_powers=close_powers, close_ratios=close_ratios)
+    result = MEANINGS[word].steps(steps, *names)
     values = {name.name: operand.numpy() for name, operand in zip(names, operands, strict=True)}
     return torch.tensor(run(build.ops, values) if build.ops else values[result.name])
 
@@ -131,6 +134,18 @@ def test_powers_of_e_by_a_close_exp2_are_rounded_once_and_end_where_torchs_do() 
     assert torch.equal(actual.isinf(), exact.float().isinf())
     finite = known & exact.float().isfinite()
     assert ((actual.double() - exact).abs()[finite] <= 2.0**-22 * exact[finite] + 2.0**-149).all()
+
+
+@pytest.mark.parametrize("word", ["sigmoid", "silu", "gelu_tanh"])
+def test_quotients_that_need_not_be_exact_are_ratios_in_f32_alone(word: str) -> None:
+    for dtype, function in (("f32", "ratio"), ("f64", "div")):
+        count = itertools.count()
+        build = ThreadBuilder(lambda hint, count=count: f"{hint}{next(count)}")
+        x = Value("x", VectorType(DTYPES[dtype], 1))
+        MEANINGS[word].steps(Steps(build, x, "y", close_ratios=True), x)
+        assert [op["function"] for op in build.ops if op.get("function") in ("div", "ratio")] == [function]
+    x = torch.linspace(-90, 90, 1001)
+    assert torch.equal(in_steps(word, x, close_ratios=True), in_steps(word, x))
 
 
 @pytest.mark.parametrize("word", ["sin", "cos"])

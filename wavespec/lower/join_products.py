@@ -1,7 +1,9 @@
-"""Thread kernel in, thread kernel out: products that add to each other's sums are in flight together."""
+"""Thread kernel in, thread kernel out: products that need no more of each other than sums to add to are in flight
+together."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -16,12 +18,14 @@ _MOVABLE = PURE | LOAD | LOAD_MATRIX
 
 
 class JoinProducts(Pass):
-    """Leave out the wait between products of which one adds to the sums of the other.
+    """Leave out the wait between products of which one adds to the sums of the other, or that have nothing in common.
 
     Before: every product of an asynchronous matrix unit ends by waiting for itself.
     After:  a wait whose results nothing but the next product uses is gone; what the first product does not need is
             computed beside it.  The wait that is left has all registers that products in flight read as operands,
             because the assembler would use them anew.  Waits stay where memory that a product reads is written.
+            Where the next product follows at once and uses none of the results, both are one group, with one wait for
+            the sums of both.
     """
 
     name: ClassVar[str] = "join-products"
@@ -57,7 +61,10 @@ def _names(values: Iterable[Value]) -> set[str]:
 def _joined(ops: tuple[Op, ...], elsewhere: frozenset[str], fresh: Callable[[str], str]) -> tuple[Op, ...]:
     result, same = list[Op](), dict[str, Value]()
     held, registers, read = list[Value](), list[Value](), set[str]()
+    apart = list[tuple[Value, Value]]()
     for number, op in enumerate(ops):
+        if op.is_(MMA_FENCE) and apart and ops[number - 1].is_(MMA_WAIT):
+            continue
         op = replace(op, operands=tuple(same.get(value.name, value) for value in op.operands)) if same else op
         if op.is_(MMA_ASYNC):
             registers += op.operands[:-1]
@@ -67,10 +74,16 @@ def _joined(ops: tuple[Op, ...], elsewhere: frozenset[str], fresh: Callable[[str
                 same |= zip((value.name for value in op.results), op.operands, strict=True)
                 held, result = registers.copy(), _beside(result)
                 continue
+            if result[-1].is_(MMA_COMMIT) and _is_apart(op, ops[number + 1 :]):
+                apart += zip(op.operands, op.results, strict=True)
+                held = registers.copy()
+                result.pop()
+                continue
             kept = tuple({value.name: value for value in held}.values())
-            results = (*op.results, *(replace(value, name=fresh(value.name)) for value in kept))
-            op = replace(op, operands=(*op.operands, *kept), results=results)
-            held, registers, read = [], [], set[str]()
+            flying, sums = zip(*apart, strict=True) if apart else ((), ())
+            results = (*sums, *op.results, *(replace(value, name=fresh(value.name)) for value in kept))
+            op = replace(op, operands=(*flying, *op.operands, *kept), results=results)
+            held, registers, read, apart = [], [], set[str](), []
         result.append(op)
     return tuple(result)
 
@@ -88,6 +101,13 @@ def _goes_on(wait: Op, behind: Sequence[Op], read: set[str], elsewhere: frozense
         if op.is_(MMA_COMMIT):
             return not sums
     return False
+
+
+def _is_apart(wait: Op, behind: Sequence[Op]) -> bool:
+    """Whether another product follows at once, up to its own wait, and uses none of the results."""
+    product = tuple(itertools.takewhile(lambda op: not op.is_(MMA_WAIT), behind))
+    follows = bool(product) and all(op.is_(MMA_FENCE, MMA_ASYNC, MMA_COMMIT) for op in product)
+    return follows and _names(wait.results).isdisjoint(_names(value for op in product for value in op.operands))
 
 
 def _beside(ops: list[Op]) -> list[Op]:

@@ -225,7 +225,7 @@ def to_tile(statement: Elementwise, context: TileContext) -> None:
 
 def to_thread(op: Op, context: ThreadContext) -> None:
     """In f32 where the type has fewer bits."""
-    build, result = context.build, op.result
+    build, result, machine = context.build, op.result, context.machine
     layout, dtype = result.tile.layout, result.tile.dtype
     assert layout is not None
     operands = [broadcast_fragments(build, value, context.fragments[value.name], layout) for value in op.operands]
@@ -235,15 +235,15 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     meaning = of_language or _meaning(_INTERNAL[word], word, exact=True)
 
     if op.get("fast"):
-        meaning = replace(meaning, steps=_plain(word) if word in context.machine.approximations else FAST[word])
-    if word == "mul" and dtype.name in context.machine.packed_products and context.factors:
+        meaning = replace(meaning, steps=_plain(word) if word in machine.approximations else FAST[word])
+    if word == "mul" and dtype.name in machine.packed_products and context.factors:
         # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
         # memory, and have no registers to spare for pairs.
         meaning = replace(meaning, is_exact=True)
 
     def piece(*values: Value) -> Value:
         wide = [build.cast(value, _computed(value, meaning), result.name) for value in values]
-        steps = Steps(build, wide[-1], result.name, close_powers=context.machine.close_powers)
+        steps = Steps(build, wide[-1], result.name, close_powers=machine.close_powers, close_ratios=bool(machine.ratio))
         return build.cast(meaning.steps(steps, *wide), dtype, result.name)
 
     context.fragments[result.name] = piecewise(context, operands, result, piece)

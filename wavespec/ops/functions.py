@@ -217,11 +217,11 @@ def fast_tanh(steps: Steps, x: Value) -> Value:
 
 
 def sigmoid(steps: Steps, x: Value) -> Value:
-    return steps("div", 1.0, _one_plus_exp(steps, x))
+    return steps.ratio(1.0, _one_plus_exp(steps, x))
 
 
 def silu(steps: Steps, x: Value) -> Value:
-    return steps("div", x, _one_plus_exp(steps, x))
+    return steps.ratio(x, _one_plus_exp(steps, x))
 
 
 def relu(steps: Steps, x: Value) -> Value:
@@ -245,7 +245,7 @@ def gelu_tanh(steps: Steps, x: Value) -> Value:
     """``x / 2 · (1 + tanh(u))`` is ``x · sigmoid(2u)``, with ``u = √(2/π) · (x + 0.044715 x³)``."""
     factor = 2 * math.sqrt(2 / math.pi)
     twice = steps("mul", x, steps.polynomial(steps("mul", x, x), factor, 0.044715 * factor))
-    return steps("div", x, _one_plus_exp(steps, twice))
+    return steps.ratio(x, _one_plus_exp(steps, twice))
 
 
 def powers_of_e(steps: Steps, x: Value) -> tuple[Value, Value]:

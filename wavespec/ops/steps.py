@@ -13,10 +13,13 @@ class Steps:
     """Steps on ``size`` elements of one lane; a number stands for that many, of the type of the value beside it.
 
     ``close_powers``: whether the machine's step ``exp2`` is as close as libraries for it are.
+    ``close_ratios``: whether it has the step ``ratio``.
     """
 
-    def __init__(self, build: ThreadBuilder, like: Value, hint: str, *, close_powers: bool = False) -> None:
-        self.build, self.hint, self.close_powers = build, hint, close_powers
+    def __init__(
+        self, build: ThreadBuilder, like: Value, hint: str, *, close_powers: bool = False, close_ratios: bool = False
+    ) -> None:
+        self.build, self.hint, self.close_powers, self.close_ratios = build, hint, close_powers, close_ratios
         self.dtype, self.size = like.vector.dtype, like.vector.elements
 
     def __call__(self, function: str, *operands: Operand) -> Value:
@@ -24,6 +27,10 @@ class Steps:
         kind = next((kind for kind in reversed(kinds) if kind.kind != "bool"), self.dtype)
         values = [operand if isinstance(operand, Value) else self.constant(operand, kind) for operand in operands]
         return self.build.elementwise(function, *values, hint=self.hint)
+
+    def ratio(self, x: Operand, y: Operand) -> Value:
+        """A quotient that may be off by two units in the last place, which takes no branch."""
+        return self("ratio" if self.close_ratios and self.dtype.name == "f32" else "div", x, y)
 
     def constant(self, number: float | int, kind: DType) -> Value:
         exact = float(number) if kind.is_float else int(number)

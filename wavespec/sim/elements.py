@@ -106,6 +106,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
+    "ratio": np.divide,
     "quotient": _quotient,
     "rest": np.fmod,
     "maximum": np.maximum,

@@ -205,6 +205,9 @@ class Machine:
     """The smallest elements that an instruction leaves out of a vector one by one; 0 = of any size."""
     approximations: Mapping[str, str] = field(default_factory=dict[str, str])
     """Instructions for functions of f32 that are off by 2^-10 of the largest value at most, by the function's name."""
+    ratio: str = ""
+    """Instruction for quotients of f32 that are off by two units in the last place at most, wherever they are numbers;
+    empty: they are divided as they are elsewhere."""
     close_powers: bool = False
     """Whether powers of 2 by the machine's instruction are as close as its libraries have them, which are made of it;
     else powers of e take a polynomial."""
