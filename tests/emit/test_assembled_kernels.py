@@ -46,9 +46,12 @@ SPILLS = {
     "layer_norm_bf16": {4: 168, 5: 88, 6: 112},
     "layer_norm_f16": {4: 152, 5: 88, 6: 120, 7: 24, 11: 8},
     "log_softmax_bf16": {6: 112},
+    "log_softmax_f16": {6: 96},
     "rms_norm": {1: 8, 10: 32, 11: 64, 12: 16},
     "rms_norm_bf16": {10: 48, 11: 80, 12: 48},
+    "rms_norm_f16": {10: 48, 11: 80, 12: 48},
     "softmax_bf16": {4: 48},
+    "softmax_f16": {4: 48},
     "sparsemax": {0: 16},
 }
 """Bytes, by the case; of f16 those of bf16, unless it has its own.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
