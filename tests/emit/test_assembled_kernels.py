@@ -51,9 +51,12 @@ SPILLS = {
     "linear_silu": {24: 8},
     "linear_silu_f16": {23: 8, 24: 32, 25: 208, 27: 24},
     "log_softmax_bf16": {6: 112},
+    "log_softmax_f16": {6: 96},
     "rms_norm": {1: 8, 10: 32, 11: 64, 12: 16},
     "rms_norm_bf16": {10: 48, 11: 80, 12: 48},
+    "rms_norm_f16": {10: 48, 11: 80, 12: 48},
     "softmax_bf16": {4: 48},
+    "softmax_f16": {4: 48},
     "sparsemax": {0: 16},
 }
 """Bytes, by the case; of f16 those of bf16, unless it has its own.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
