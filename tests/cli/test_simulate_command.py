@@ -51,6 +51,14 @@ def plant(monkeypatch: pytest.MonkeyPatch, *bugs: Bug) -> None:
     monkeypatch.setattr(simulate, "lower", wrong)
 
 
+@pytest.fixture
+def small(small: Path) -> Path:
+    """The spec with one wave in a workgroup, and every line where it was."""
+    text = small.read_text(encoding="utf-8")
+    small.write_text(text.replace("{hardware: {mma: auto}}", "{wave: M, tile: BLOCK_M}"), encoding="utf-8")
+    return small
+
+
 @pytest.mark.parametrize("target", ["cpu", "sm_90", "gfx942", "gfx950"])
 def test_a_right_kernel_is_clean_on_every_target(wavespec: Command, small: Path, target: str) -> None:
     result = wavespec("run", small, "--simulate", "--target", target)
