@@ -142,9 +142,10 @@ class _KernelReader(ExprReader):
             self.expect("{")
             fields: dict[str, Any] = dict(self.attributes())
             schedules.append(LoopSchedule(**fields))
-        groups = tuple(tuple(splits[kind]) for kind in ("workgroup", "loop", "wave"))
         return Distribution(
-            *groups,
+            workgroup=tuple(splits["workgroup"]),
+            loops=tuple(splits["loop"]),
+            waves=tuple(splits["wave"]),
             vectors=tuple(splits["vector"]),
             instruction=instruction,
             stages=stages,
