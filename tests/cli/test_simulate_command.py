@@ -52,10 +52,11 @@ def plant(monkeypatch: pytest.MonkeyPatch, *bugs: Bug) -> None:
 
 
 @pytest.fixture
-def small(small: Path) -> Path:
+def small(small: Path, tmp_path: Path) -> Path:
     """The spec with one wave in a workgroup, and every line where it was."""
-    text = small.read_text(encoding="utf-8")
-    small.write_text(text.replace("{hardware: {mma: auto}}", "{wave: M, tile: BLOCK_M}"), encoding="utf-8")
+    path = tmp_path / small
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("{hardware: {mma: auto}}", "{wave: M, tile: BLOCK_M}"), encoding="utf-8")
     return small
 
 

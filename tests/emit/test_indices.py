@@ -81,6 +81,7 @@ def test_lower_bound_is_reached_whatever_varies() -> None:
     varying = frozenset(("lane", "row"))
     assert lower_bound(lane * 4 - row * n - n + 7, varying) == n * -4 + 7
     assert lower_bound(lane * n - 5, varying) == const(-5)
+    assert lower_bound(n * (lane - row * 2 - 1), varying) == n * -7, "of what is multiplied by a size, each for itself"
     assert lower_bound(symbol("any") * -1, frozenset(("any",))) is None
     assert lower_bound((lane - 1) * n * row, varying) is None
 

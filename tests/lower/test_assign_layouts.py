@@ -71,15 +71,13 @@ and 'acc' [M: 256, N: 256] of f32 with 2048.
 
 
 def test_registers_name_the_parameter_and_the_tile_of_a_dim_that_the_value_has() -> None:
-    text = Gemm(tile=(16, 256, 32), wave=(None, None)).text
+    text = Gemm(tile=(16, 256, 32), wave=(16, None)).text
     text = text.replace("workgroup: N, tile: BN", "workgroup: N, tile: BN * 8")
     with pytest.raises(WavespecError) as caught:
         lower(loads(text, "gemm.wave.yaml"), NVIDIA)
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "too-many-registers"
-    assert diagnostic.hints == (
-        "Lower the tile of 'workgroup: M' (BM = 16) or the tile of 'workgroup: N' (BN * 8 = 2048).",
-    )
+    assert diagnostic.hints == ("Lower the tile of 'wave: M' (16) or the tile of 'workgroup: N' (BN * 8 = 2048).",)
 
 
 def test_operands_with_fewer_dims_have_the_layout_of_the_sums_along_theirs() -> None:

@@ -48,7 +48,7 @@ def test_lanes_without_a_place_never_copy_asynchronously() -> None:
 
 
 def test_fragments_come_from_matrix_loads_where_there_are_any() -> None:
-    kernel = Gemm(tile=(32, 16, 16), wave=(None, None), dims=KNOWN).lowered(NVIDIA, STAGE)
+    kernel = Gemm(tile=(32, 16, 16), wave=(32, None), dims=KNOWN).lowered(NVIDIA, STAGE)
     assert ["count = 4" in line for line in lines(kernel, "load_matrix")] == [True, True, True]
 
 

@@ -3,7 +3,7 @@ computed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache, reduce
 from operator import mul
 from typing import Any, NamedTuple
@@ -354,6 +354,16 @@ def uniform_and_varying(expr: Expr, varying: frozenset[str]) -> tuple[Expr, Expr
     return total(uniform), total(lane)
 
 
+def _multiplied_out(factors: Sequence[Expr], varying: frozenset[str]) -> list[Expr]:
+    """The products that a product with a sum adds up; none where more varies than the terms of one sum."""
+    found = [one for one in factors if one.symbols & varying]
+    if len(found) != 1 or found[0].kind != "sum":
+        return []
+    others = [one for one in factors if one is not found[0]]
+    terms = [const(found[0].constant_part()), *(term * coefficient for coefficient, term in found[0].terms())]
+    return [reduce(mul, others, term) for term in terms]
+
+
 def lower_bound(expr: Expr, varying: frozenset[str]) -> Expr | None:
     """What a sum is never below, whatever the ``varying`` symbols in it are; None where that is not known."""
     least = const(expr.constant_part())
@@ -363,7 +373,11 @@ def lower_bound(expr: Expr, varying: frozenset[str]) -> Expr | None:
             continue
         factors = term.args if term.kind == "product" else (term,)
         if not is_natural(factors):
-            return None
+            parts = [lower_bound(part * coefficient, varying) for part in _multiplied_out(factors, varying)]
+            if not parts or any(part is None for part in parts):
+                return None
+            least = sum((part for part in parts if part is not None), least)
+            continue
         largest = const(coefficient)
         for factor in factors if coefficient < 0 else ():
             if factor.symbols & varying and factor.high is None:

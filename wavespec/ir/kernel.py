@@ -190,8 +190,6 @@ class Distribution:
     workgroup: tuple[Split, ...] = ()
     loops: tuple[Split, ...] = ()
     waves: tuple[Split, ...] = ()
-    chosen: bool = field(default=False, compare=False)
-    """Whether the compiler chose `waves`, as the spec names none."""
     instruction: str = "auto"
     stages: int = 1
     group: int = 0
@@ -221,6 +219,8 @@ class Distribution:
     chiplets_span: Span | None = field(default=None, compare=False)
     is_for_target: bool = field(default=False, compare=False)
     """Whether the schedule was written for this target alone, so that all of it should have a meaning."""
+    chosen: bool = field(default=False, compare=False)
+    """Whether the compiler chose `waves`, as the spec names none."""
 
     @property
     def has_orders(self) -> bool:

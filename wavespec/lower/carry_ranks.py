@@ -10,6 +10,7 @@ from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import renamed
 from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, REDUCE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.targets.machine import Machine
 
 _RANK, _RANKED = "rank", "ranked_"
@@ -27,6 +28,7 @@ class CarryRanks(Pass):
     """
 
     name: ClassVar[str] = "carry-ranks"
+    requires = (is_of_tiles,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         del machine
