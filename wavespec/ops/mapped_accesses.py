@@ -146,11 +146,12 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
     # Lanes of a wave have few elements of a tile, and few registers: windows alone, in words that are converted whole.
     is_one_lane, has_products = context.kernel.lanes == 1, any(one.is_(MMA) for one in context.kernel.walk())
     is_shared = is_one_lane or (not has_products and windows_overlap(op, context.kernel.all_sizes))
+    per_word = max(1, _WORD_BYTES // memory.dtype.bytes)
     for key, group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid)):
         width, offset, mask, valid = key
         if key not in once or not is_shared:
             one = context.build.load(memory.name, memory.dtype, width, offset, mask=mask, valid=valid, hint=name)
-            word = math.gcd(width, max(1, _WORD_BYTES // memory.dtype.bytes)) if is_shared > is_one_lane else width
+            word = math.gcd(width, per_word) if is_shared and not is_one_lane else width
             once[key] = context.build.pack([context.build.slice(one, at, word, name) for at in range(0, width, word)])
         value = once[key]
         count = len(list(group))
