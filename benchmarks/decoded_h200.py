@@ -191,7 +191,7 @@ class _Scaled(_Product):
         return self._numbers(a, a_scale) @ self._numbers(b, b_scale).T
 
     def _numbers(self, codes: Tensor, scale: Tensor) -> Tensor:
-        numbers = codes.double() if not self.is_packed else _f4(codes.view(torch.uint8))
+        numbers = codes.double() if not self.is_packed else f4_numbers(codes.view(torch.uint8))
         return numbers * scale.double().repeat_interleave(BLOCK, -1)
 
 
@@ -238,8 +238,9 @@ class _Blocks(_Product):
             return found
 
 
-def _f4(codes: Tensor) -> Tensor:
-    table = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], device="cuda", dtype=torch.float64)
+def f4_numbers(codes: Tensor) -> Tensor:
+    """In f64, of bytes with two codes each."""
+    table = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], device=codes.device, dtype=torch.float64)
     table = torch.cat([table, -table])
     return torch.stack([table[(codes & 15).int()], table[(codes >> 4).int()]], -1).flatten(-2)
 

@@ -89,29 +89,6 @@ graph:
   - {write: steps.total, to: y}
 """
 
-SCAN = """
-apiVersion: wavespec/v1
-kind: Kernel
-name: scan
-dims: {M: {}, N: {max: 8192}}
-tensors:
-  x: {shape: [M, N], dtype: f32}
-  y: {shape: [M, N], dtype: f32, role: output}
-constraints:
-  - {workgroup: M, tile: 4, axis: 0}
-  - {tiling: N, tile: 512}
-graph:
-  - none: {register: [M], dtype: f32, value: 0}
-  - steps:
-      iterate: N
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - running: {cumsum: part, dim: N, init: total}
-        - {write: running, to: y}
-        - total: {sum: part, dim: N, init: total}
-"""
-
 
 def waves_of(text: str, machine: Machine, *changes: tuple[str, str]) -> dict[str, int]:
     plan = lower(loads(changed(text, *changes), "given.wave.yaml"), machine, after="choose-waves").distribution
@@ -123,6 +100,18 @@ def changed(text: str, *changes: tuple[str, str]) -> str:
         assert old in text
         text = text.replace(old, new)
     return text
+
+
+SCAN = changed(
+    SUMS,
+    ("N: {}", "N: {max: 8192}"),
+    ("y: {shape: [M]", "y: {shape: [M, N]"),
+    (
+        "        - total:",
+        "        - running: {cumsum: part, dim: N, init: total}\n        - {write: running, to: y}\n        - total:",
+    ),
+    ("  - {write: steps.total, to: y}\n", ""),
+)
 
 
 @pytest.mark.parametrize("machine", [NVIDIA, AMD])
