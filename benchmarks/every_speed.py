@@ -2,12 +2,13 @@
 
 Needs the compiler to build, and torch, `wavespec.runtime` and `tests/kernels.py` to run, maybe on another machine:
 
-    python -m benchmarks.every_speed build FOLDER [--target sm_90] [--only NAME ...]
+    python -m benchmarks.every_speed build FOLDER [--target sm_90] [--only NAME ...] [--without-plan]
     python -m benchmarks.every_speed run FOLDER [--device cuda] [--only NAME ...] [--seconds S] [--below RATIO]
 
 Sizes are those of Qwen3-32B, Gemma 2, gpt-oss, Mixtral, ViT-L, Whisper, SDXL, ResNeXt and MobileNet, with numbers of
 tokens that divide by nothing.  Both make their results anew and are called in turns on the same tensors, on a GPU with
 256 MiB written in between; figures are medians.  Results are compared with f64: the error is at most twice torch's.
+"Without plan": of each spec what is computed alone, with the plan that the compiler makes of it.
 Torch is what its users write without a compiler: one function where there is one.  Split decoding, ragged batches and
 groups have no such function and tables of their own (``decode_h200``, ``ragged_h200``, ``grouped_h200``).
 """
@@ -380,6 +381,7 @@ def main() -> None:
     building = commands.add_parser("build", help="compile the kernels of the table")
     building.add_argument("folder", type=Path)
     building.add_argument("--target", default="cpu")
+    building.add_argument("--without-plan", action="store_true", help="leave tiles and schedules to the compiler")
     running = commands.add_parser("run", help="check and time kernels on this machine")
     running.add_argument("folder", type=Path)
     running.add_argument("--device", default="cpu")
@@ -390,20 +392,22 @@ def main() -> None:
         command.add_argument("--only", nargs="*", default=list(CONTESTS), help="kernels by name")
     arguments = parser.parse_args()
     if arguments.command == "build":
-        build_all(arguments.folder, arguments.target, arguments.only)
+        build_all(arguments.folder, arguments.target, arguments.only, planned=arguments.without_plan)
     else:
         run(arguments)
 
 
-def build_all(folder: Path, target: str, names: Sequence[str]) -> None:
-    """Compile them into ``folder``, one file each."""
+def build_all(folder: Path, target: str, names: Sequence[str], *, planned: bool = False) -> None:
+    """Compile them into ``folder``, one file each; ``planned``: without what their specs say of tiles."""
+    from tests.bare import planned_anew
     from tests.kernels import subjects
     from wavespec.pipeline import build
 
     folder.mkdir(parents=True, exist_ok=True)
     for subject in subjects(target):
         if subject.name in names and subject.name in CONTESTS:
-            artifact = build(subject.spec, target, cubins=target != "cpu")
+            spec = planned_anew(subject.spec) if planned else subject.spec
+            artifact = build(spec, target, cubins=target != "cpu")
             (folder / f"{subject.file}-{subject.name}.wavespec").write_bytes(pack_artifact(artifact))
             print(subject.name, flush=True)
 

@@ -74,6 +74,7 @@ ROOMS = {
     "ops": ("language", "ops"),
     "reading": ("reading", "language", "ops"),
     "checking": ("checking", "cases", "materialize", "parted_loops", "resolve", "language", "ops"),
+    "plans": ("plans", "checking", "made_kernels", "resolve", "whole_accesses", "language", "ops"),
     "families": ("families", "load", "resolve", "checking", "reading", "language", "ops"),
 }
 """What the modules of each folder of `schema/` may import of it."""

@@ -60,8 +60,8 @@ def reduction_split(kernel: Kernel, op: Op) -> ReductionSplit:
 def _hints(kernel: Kernel, dim: str) -> list[str]:
     every = list(kernel.walk())
     whole = (
-        f"{{{dim}: {{max: {_MOST}}}}} in 'dims' and {{tiling: {dim}, tile: {_MOST}}} in 'constraints': "
-        "one tile has all of it."
+        f"{{{dim}: {{max: {_MOST}}}}} in 'dims' and, where there are 'constraints', {{tiling: {dim}, tile: {_MOST}}} "
+        "among them: one tile has all of it."
     )
     if any(op.is_(TAKE) and dim in moved_dims(op) for op in every):
         return [
@@ -72,7 +72,8 @@ def _hints(kernel: Kernel, dim: str) -> list[str]:
     if not joins:
         return [f"Add {{workgroup: {dim}, tile: {_TILE}, axis: {_free_axis(kernel)}}} to 'constraints'."]
     hints = [
-        f"Add {{tiling: {dim}, tile: {_TILE}}} to 'constraints', and go through '{dim}' in a loop: {_loop(joins[0])}."
+        f"Go through '{dim}' in a loop: {_loop(joins[0])}; where there are 'constraints', with "
+        f"{{tiling: {dim}, tile: {_TILE}}} among them."
     ]
     is_written = any(op.is_(WRITE) and dim in op.operands[0].tile.dims for op in every)
     if is_written and all(op.is_(REDUCE, TOPK) for op in joins):

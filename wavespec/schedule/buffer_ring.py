@@ -178,7 +178,7 @@ def _apart(
         return (ring,)
     found = list[BufferRing]()
     for filled in filled_apart:
-        name = "-".join((ring.name, *(memory.partition(".")[0] for memory in sorted(filled))))
+        name = "-".join((ring.name, *(memory.removesuffix(".shared") for memory in sorted(filled))))
         arrivals, landed = _full_arrivals(kernel, bodies, filled), _lands(bodies, filled)
         one = ring
         if max(kernel.memory(memory).buffers for memory in filled) != ring.stages:  # its rounds are counted apart

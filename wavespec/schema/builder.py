@@ -25,6 +25,7 @@ from wavespec.schema.language.dtype_parameters import DtypeParameters, Types, re
 from wavespec.schema.language.errors import MissingField
 from wavespec.schema.language.expressions import Name
 from wavespec.schema.language.models import API_VERSION, KernelSpec
+from wavespec.schema.plans.planned import planned
 from wavespec.schema.reading.dtype_members import name_of_member, names_and_inputs
 from wavespec.schema.reading.pydantic_to_error import pydantic_to_error
 from wavespec.schema.reading.with_dtypes import data_with_dtypes
@@ -233,7 +234,7 @@ class KernelBuilder(GraphBuilder):
 
     def _checked(self, data: dict[str, Any]) -> KernelSpec:
         try:
-            spec = KernelSpec.model_validate(data)
+            spec = planned(KernelSpec.model_validate(data))
         except ValidationError as error:
             raise WavespecError.of(
                 diagnostic

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wavespec.ir.dtype import DTYPES
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.constraints import Assume, Wave
-from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import EvaluationError, Expression
-from wavespec.schema.language.models import Case, Dim, KernelSpec
+from wavespec.schema.language.models import Case, KernelSpec
 from wavespec.schema.materialize import kernels_of
 from wavespec.schema.resolve import (
     ContradictoryCase,
@@ -22,7 +20,8 @@ from wavespec.schema.resolve import (
     spec_for_target,
     spec_with_override,
 )
-from wavespec.targets.names import ALIGNED, WIDEST_BITS
+from wavespec.schema.whole_accesses import whole_accesses
+from wavespec.targets.names import ALIGNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +100,11 @@ def _with_whole_accesses(plain: KernelSpec) -> TargetCase | None:
     all rows start where a widest access may; none where these are all sizes, or no size is one."""
     if any(isinstance(one, Wave) for one in plain.constraints):
         return None
-    widest: dict[str, int] = {}
-    fewest = min(2, max(len(tensor.shape) for tensor in plain.tensors.values()))
-    for tensor in plain.tensors.values():  # of vectors beside matrices there is little to read
-        if len(tensor.shape) >= fewest > 0 and not tensor.is_strided:
-            elements = WIDEST_BITS // max(8, DTYPES[tensor.dtype].bits)
-            widest[tensor.shape[-1]] = max(elements, widest.get(tensor.shape[-1], 1))
-    asked = {dim: elements for dim, elements in widest.items() if _may_be(plain.dims[dim], elements)}
-    when = tuple(parse_expression(f"{dim} % {elements} == 0") for dim, elements in asked.items())
+    when = whole_accesses(plain, plain.tensors)
     dims = narrowed_dims(plain.dims, when, constant_values(plain))
     if not when or isinstance(dims, Expression):
         return None
     return TargetCase(when, plain.model_copy(update={"dims": dims, "workloads": ()}))
-
-
-def _may_be(dim: Dim, elements: int) -> bool:
-    """Whether some sizes of a dim that arguments have are multiples of so many elements, and others may not be."""
-    if dim.equals is not None or dim.value is not None or dim.multiple_of % elements == 0:
-        return False
-    return dim.max is None or dim.max >= elements
 
 
 def _promises_of_numbers(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:

@@ -11,6 +11,7 @@ from wavespec.schema.families.members import is_family, member_to_extend, typed_
 from wavespec.schema.language.errors import MissingField, WrongType
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.one_cause import said_once
+from wavespec.schema.plans.planned import planned
 from wavespec.schema.reading.dtype_members import name_of, name_of_all, named_member, parameters_of
 from wavespec.schema.reading.each_strided import for_each_strided
 from wavespec.schema.reading.merge import finish, merge
@@ -188,8 +189,9 @@ def node_to_spec(
         node = chosen
     result = nodes_to_spec(node)
     errors += result.errors
-    spec = result.spec.with_own_schedule(False) if result.spec and is_plain else result.spec
+    spec = result.spec
     if spec is not None:
+        spec = spec.with_own_schedule(False) if is_plain else planned(spec)
         errors += check_kernel(spec, result.broken, is_whole=not errors)
     raise_all(said_once(errors))
     assert spec is not None

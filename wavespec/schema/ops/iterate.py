@@ -25,7 +25,10 @@ class DimNotTiled(WavespecError, code="dim-not-tiled"):
         super().__init__(
             where,
             f"'iterate' walks over {quote(dim)}, which no constraint{of} tiles.",
-            hints=[f"Add {{tiling: {dim}, tile: 64}} to 'constraints': so many elements in a step."],
+            hints=[
+                f"Add {{tiling: {dim}, tile: 64}} to 'constraints': so many elements in a step. Or leave out all "
+                "constraints with tiles: the compiler chooses them."
+            ],
             related=[Related(loop, "the loop")] if loop else [],
             about=[dim, *([owner] if owner else [])],
         )

@@ -1,0 +1,37 @@
+"""Kernels that say nothing of tiles, with the plan that the compiler makes of them: as right as those of ``specs/``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bare import planned_anew
+from tests.kernels import Subject, subjects, tensors_of
+from wavespec.pipeline import best_variant, build
+from wavespec.runtime.kernel import Kernel
+
+SOME = ("gemm_bf16", "gemm_f32", "linear_swiglu", "attention", "softmax", "sum_dim", "cumsum", "rope", "transpose")
+"""One of each kind of plan."""
+
+
+def check(subject: Subject) -> None:
+    spec = planned_anew(subject.spec)
+    assert spec.constraints, "the plan has tiles"
+    kernel = Kernel(build(spec, "cpu", only=best_variant("cpu")))
+    row = subject.row
+    for sizes, whole in (
+        *((one, row.exact) for one in (*row.small, *row.on_cpu)),
+        *((one, False) for one in row.normal),
+    ):
+        inputs = subject.inputs(sizes, whole=whole)
+        subject.check(inputs, tensors_of(kernel(*(one.clone() for one in inputs))), sizes, whole=whole)
+
+
+@pytest.mark.parametrize("subject", [one for one in subjects("cpu") if one.name in SOME], ids=lambda one: one.name)
+def test_some_are_right(subject: Subject) -> None:
+    check(subject)
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("subject", [one for one in subjects("cpu") if one.name not in SOME], ids=lambda one: one.name)
+def test_all_are_right(subject: Subject) -> None:
+    check(subject)

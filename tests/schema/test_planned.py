@@ -1,0 +1,182 @@
+"""Specs that say nothing of how work is split get tiles from their graph; what a spec does say is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bare import planned_anew, without_plan
+from tests.kernels import Subject, subjects
+from wavespec.check_builds import check_builds
+from wavespec.diagnostics import WavespecError
+from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.schema.language.constraints import Tiling, Workgroup
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.load import loads
+from wavespec.schema.plans.roles import Kind, roles_of
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.resolve import resolve_params
+from wavespec.targets.names import TARGETS
+
+HEAD = "apiVersion: wavespec/v1\nkind: Kernel\nname: one\n"
+PRODUCT = (
+    HEAD
+    + """
+dims: {M: {}, N: {}, K: {}}
+tensors:
+  a: {shape: [M, K], dtype: bf16}
+  b: {shape: [N, K], dtype: bf16}
+  c: {shape: [M, N], dtype: f32, role: output}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {acc: zero}
+      body: [a_tile: {read: a}, b_tile: {read: b}, acc: {mma: [a_tile, b_tile, acc]}]
+  - {write: steps.acc, to: c}
+"""
+)
+
+
+def kind_of(name: str) -> Kind:
+    (subject,) = (one for one in subjects(*TARGETS) if one.name == name)
+    roles = roles_of(without_plan(subject.spec))
+    assert roles is not None
+    return roles.kind
+
+
+def tiles(spec: KernelSpec, target: str, **sizes: int) -> dict[str, int]:
+    """The tile of each dim in the kernel of a call."""
+    plain = case_for_sizes(cases_for_target(spec, target), sizes).spec
+    values = resolve_params(plain)
+    split = [one for one in plain.constraints if isinstance(one, Workgroup | Tiling)]
+    return {one.dim: int(one.tile.evaluate(values)) for one in split}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("matmul_bf16", "products"),
+        ("linear_swiglu", "products"),
+        ("attention", "attention"),
+        ("softmax", "rows"),
+        ("cumsum", "ordered"),
+        ("sum_dim", "columns"),
+        ("silu_and_mul", "elements"),
+        ("transpose", "transposed"),
+    ],
+)
+def test_the_graph_says_what_dims_are_for(name: str, kind: Kind) -> None:
+    assert kind_of(name) == kind
+
+
+def test_products_have_tiles_by_the_sizes_of_a_call() -> None:
+    spec = loads(PRODUCT)
+    assert tiles(spec, "sm_90", M=1, N=4096, K=4096) == {"M": 16, "N": 64, "K": 256}
+    assert tiles(spec, "sm_90", M=4096, N=4096, K=4096)["M"] == 128
+    assert tiles(spec, "sm_90", M=4096, N=4096, K=4095) == {
+        "M": 128,
+        "N": 128,
+        "K": 16,
+    }  # no row starts where a wide access may
+    assert tiles(spec, "cpu", M=1, N=4096, K=4096)["M"] == 64
+
+
+def test_every_target_has_a_plan_of_its_own() -> None:
+    spec = loads(PRODUCT)
+    assert {*spec.targets} == {"cpu", "sm_90", "gfx942", "gfx950"}
+    assert all(one.constraints for one in spec.targets.values())
+
+
+def test_operands_are_staged_and_results_are_not() -> None:
+    spaces = {name: one.space for name, one in cases_for_target(loads(PRODUCT), "gfx942")[-1].spec.tensors.items()}
+    assert spaces == {"a": "shared", "b": "shared", "c": "global"}
+
+
+def test_a_word_about_tiles_is_the_last_one() -> None:
+    text = (
+        PRODUCT
+        + "constraints: [{workgroup: M, tile: 32, axis: 0}, {workgroup: N, tile: 32, axis: 1}, {tiling: K, tile: 16}]\n"
+    )
+    assert not loads(text).targets
+    assert tiles(loads(text), "sm_90", M=9, N=9, K=9) == {"M": 32, "N": 32, "K": 16}
+
+
+def test_a_schedule_of_the_spec_is_kept() -> None:
+    spec = loads(PRODUCT + "schedule: {stages: 2}\n")
+    (only,) = cases_for_target(spec, "gfx942")
+    assert only.spec.schedule is not None
+    assert only.spec.schedule.stages == 2
+
+
+def test_what_the_machine_is_asked_to_use_is_kept() -> None:
+    text = PRODUCT + "constraints: [{hardware: {denormals: flush}}, {assume: K >= 1}]\n"
+    for case in cases_for_target(loads(text), "sm_90"):
+        assert [one.word for one in case.spec.constraints[-2:]] == ["hardware", "assume"]
+
+
+def test_dims_of_one_size_have_no_larger_tiles() -> None:
+    spec = loads(PRODUCT.replace("N: {}", "N: {value: 32}"))
+    assert all(tiles(spec, target, M=9, K=9)["N"] <= 32 for target in spec.targets)
+
+
+def test_cases_that_no_call_would_take_are_left_out() -> None:
+    spec = loads(PRODUCT.replace("M: {}", "M: {max: 16}"))
+    assert len(spec.targets["sm_90"].cases) < len(loads(PRODUCT).targets["sm_90"].cases)
+
+
+def test_a_loop_that_ends_by_a_value_has_one_row() -> None:
+    (subject,) = (one for one in subjects(*TARGETS) if one.name == "sparsemax")
+    for target in ("cpu", "sm_90"):
+        assert tiles(planned_anew(subject.spec), target, M=9, N=9)["M"] == 1
+
+
+def test_several_products_share_out_the_columns() -> None:
+    (swiglu,) = (one for one in subjects(*TARGETS) if one.name == "linear_swiglu")
+    (matmul,) = (one for one in subjects(*TARGETS) if one.name == "matmul_bf16")
+    sizes = {"M": 4096, "N": 4096, "K": 4096}
+    narrow, wide = (tiles(planned_anew(one.spec), "gfx942", **sizes)["N"] for one in (swiglu, matmul))
+    assert narrow == wide // 2
+
+
+def test_a_large_value_has_smaller_tiles() -> None:
+    text = (
+        HEAD
+        + """
+dims: {T: {}, H: {}, D: {value: 256}}
+tensors: {x: {shape: [T, H, D], dtype: f32}, y: {shape: [T, H], dtype: f32, role: output}}
+graph: [part: {read: x}, result: {sum: part, dim: D}, {write: result, to: y}]
+"""
+    )
+    for target, words in (("cpu", 4096), ("sm_90", 16384)):
+        found = tiles(loads(text), target, T=9, H=9)
+        assert found["T"] * found["H"] * 256 <= words
+
+
+def test_plans_survive_being_written_out() -> None:
+    spec = loads(PRODUCT)
+    assert loads(dump_yaml(spec)) == spec
+
+
+def test_the_builder_plans_as_files_do() -> None:
+    kernel = KernelBuilder("one")
+    m, n, k = kernel.dim("M"), kernel.dim("N"), kernel.dim("K")
+    a, b = kernel.input("a", [m, k], "bf16"), kernel.input("b", [n, k], "bf16")
+    c = kernel.output("c", [m, n], "f32")
+    zero = kernel.register("zero", [m, n], "f32", 0)
+    with kernel.iterate("steps", k, acc=zero) as loop:
+        kernel.mma("acc", kernel.read("a_tile", a), kernel.read("b_tile", b), loop["acc"])
+    kernel.write(loop["acc"], c)
+    assert kernel.build() == loads(PRODUCT)
+
+
+def test_mistakes_are_told_as_in_other_specs() -> None:
+    with pytest.raises(WavespecError) as raised:
+        loads(PRODUCT.replace("mma: [a_tile, b_tile, acc]", "mma: [a_tile, c_tile, acc]"))
+    assert [one.code for one in raised.value.diagnostics] == ["undefined-name"]
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("subject", [one for one in subjects(*TARGETS) if not one.is_alike], ids=lambda one: one.name)
+def test_every_kernel_builds_without_its_plan(subject: Subject) -> None:
+    assert check_builds([planned_anew(subject.spec)]) == [()]

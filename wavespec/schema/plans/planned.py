@@ -1,0 +1,164 @@
+"""A spec that says nothing of how work is split goes in; the spec with tiles for every target comes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from wavespec.schema.language.conditions import are_implied, narrowed_dims
+from wavespec.schema.language.constraints import AnyConstraint, Device, Hardware, Tiling, Wave, Workgroup
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
+from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
+from wavespec.schema.plans.tiles import Tiles, tiles_of
+from wavespec.schema.resolve import override_of, targets_of
+from wavespec.schema.whole_accesses import whole_accesses
+
+_Entry = Mapping[str, Any]
+_SPLITS = (Workgroup, Tiling, Wave, Device)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_LAST_AXIS = 4
+
+
+def planned(spec: KernelSpec) -> KernelSpec:
+    """The spec itself where it has tiles, or needs none; where its graph has mistakes, with no plan worth building.
+
+    Tiles become parameters, one for each dim, so that cases and tuning have names for them.
+    """
+    overrides = [over for one in spec.targets.values() for over in (one, *one.cases)]
+    constraints = [*spec.constraints, *(one for over in overrides for one in over.constraints or ())]
+    if any(isinstance(one, _SPLITS) for one in constraints) or not _has_sizes(spec):
+        return spec
+    roles = roles_of(spec)
+    return with_tiled_loops(spec) if roles is None else _Plan(spec, roles).spec_with_tiles()
+
+
+def _has_sizes(spec: KernelSpec) -> bool:
+    """Whether a call decides some size, so that not all of a tensor can be one tile."""
+    named = [dim for tensor in spec.tensors.values() for dim in tensor.shape if dim in spec.dims]
+    return any(spec.dims[dim].value is None for dim in named)
+
+
+@cache
+def _tables() -> Mapping[str, Mapping[str, _Entry]]:
+    return yaml.safe_load((resources.files("wavespec.schema.plans") / "plans.yaml").read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    spec: KernelSpec
+    roles: Roles
+
+    def spec_with_tiles(self) -> KernelSpec:
+        targets = {name: self._on(name) for name in targets_of(self.spec)}
+        first, *others = (over for one in targets.values() for over in (one, *one.cases))
+        params = {name: number for over in (*others, first) for name, number in over.params.items()}
+        update = {"params": {**self.spec.params, **params}, "constraints": first.constraints, "targets": targets}
+        return self.spec.model_copy(update={**update, "schedule": None})
+
+    def _on(self, target: str) -> TargetOverride:
+        """What the table has for a target, and over it what the spec says of it, or of all targets."""
+        table, own = _tables()[self.roles.kind][target], override_of(self.spec, target)
+        names, limits = table.get("let", {}), _tables()["limits"][target]
+        every = next(entry for entry in table["every"] if all(self._conditions(entry, names)))
+        override = TargetOverride.model_validate(self._override(every, limits))
+        schedule = (own and own.schedule) or self.spec.schedule
+        said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
+        cases = () if "cases" in said or schedule else tuple(self._cases(table.get("cases", ()), names, limits))
+        said |= {"schedule": schedule} if schedule else {}
+        return override.model_copy(update={"cases": cases, **said})
+
+    def _cases(self, entries: Sequence[_Entry], names: Mapping[str, str], limits: Mapping[str, int]) -> Iterator[Case]:
+        """Those that some call takes."""
+        before: list[tuple[Expression, ...]] = []
+        for entry in entries:
+            conditions = self._conditions(entry, names)
+            if not all(conditions):
+                continue
+            among = self.roles.operands if entry.get("aligned") == "operands" else tuple(self.spec.tensors)
+            whole = whole_accesses(self.spec, among) if "aligned" in entry else ()
+            when = (*(one for one in conditions if not isinstance(one, bool)), *whole)
+            dims = narrowed_dims(self.spec.dims | self.spec.numbers, when, {})
+            if isinstance(dims, Expression) or any(are_implied(one, when, dims, {}) for one in before):
+                continue
+            before.append(when)
+            if not when:  # it is for all sizes, as what is behind it
+                return
+            yield Case.model_validate({"when": when, **self._override(entry, limits)})
+
+    def _conditions(self, entry: _Entry, names: Mapping[str, str]) -> list[Expression | bool]:
+        """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
+        parsed = [parse_expression(self._in_dims(text, names)) for text in entry.get("when", ())]
+        return [one if one.names() else bool(one.evaluate({})) for one in parsed]
+
+    def _override(self, entry: _Entry, limits: Mapping[str, int]) -> dict[str, Any]:
+        """What replaces parts of a spec, as a file has it."""
+        tiles = tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), {}))
+        found: dict[str, Any] = {
+            "params": {name: parse_expression(str(number)) for name, number in tiles.params.items()},
+            "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry)),
+            "tensors": {name: {"space": "shared"} for name in self._staged(entry)},
+        }
+        return {**found, "schedule": tiles.schedule} if tiles.schedule else found
+
+    def _staged(self, entry: _Entry) -> list[str]:
+        """Operands that the spec leaves where they are, where the table stages them."""
+        names = self.roles.operands if entry.get("staged", True) else ()
+        return [name for name in names if self.spec.tensors[name].space == "global"]
+
+    def _own_constraints(self, entry: _Entry) -> Iterator[AnyConstraint]:
+        """What the spec says, with the matrix instruction of the entry where it names none."""
+        name = entry.get("mma", "auto").format(columns=entry["wave"]["columns"] if "mma" in entry else 0)
+        given = [one for one in self.spec.constraints if isinstance(one, Hardware)]
+        yield from (one for one in self.spec.constraints if not isinstance(one, Hardware) or name == "auto")
+        for one in given or [Hardware.model_validate({"settings": {}})]:
+            if name != "auto":
+                own = one.settings.mma in (None, "auto")
+                settings = one.settings.model_copy(update={"mma": name}) if own else one.settings
+                yield one.model_copy(update={"settings": settings})
+
+    def _constraints(self, tiles: Tiles, entry: _Entry) -> Iterator[AnyConstraint]:
+        roles = self.roles
+        sides = [dim for dim in (roles.rows, roles.columns) if dim]
+        if roles.kind in ("columns", "elements", "transposed"):
+            sides.reverse()
+        axes = {dim: min(axis, _LAST_AXIS) for axis, dim in enumerate([*sides, *reversed(roles.alone)])}
+        order = sorted(sides, key=lambda dim: dim != roles.columns) if entry.get("columns_first") else sides
+        for dim in (*order, *roles.alone):
+            yield Workgroup(dim=dim, tile=tiles.tile(dim), axis=axes[dim])
+        for dim in (*roles.steps, *roles.walked, *(dim for dim in roles.whole if dim not in roles.fixed)):
+            if dim in (*roles.steps, *roles.walked) or tiles.has(dim):
+                yield Tiling(dim=dim, tile=tiles.tile(dim))
+        for dim in tiles.waves:
+            yield Wave(dim=dim, tile=tiles.wave(dim))
+
+    def _in_dims(self, text: str, names: Mapping[str, str]) -> str:
+        """A text of the table in terms of the spec."""
+        roles = self.roles
+        whole = [dim for dim in roles.whole if dim not in roles.fixed]
+        words = {
+            "rows": roles.rows or "1",
+            "columns": roles.columns or "1",
+            "steps": roles.steps[0] if roles.steps else "1",
+            "whole": f"max({whole[0]}, {whole[1]})" if len(whole) == 2 else whole[0] if whole else "1",
+            "batch": " * ".join(roles.alone),
+            "bits": str(roles.bits),
+            "products": str(roles.products),
+            "decoded": str(int(roles.decoded)),
+            "contiguous": str(int(roles.contiguous)),
+            "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
+        }
+        text = text if roles.alone else text.replace("batch * ", "")
+
+        def meant(match: re.Match[str]) -> str:
+            word = match[0]
+            return f"({self._in_dims(names[word], names)})" if word in names else words.get(word, word)
+
+        return _WORD.sub(meant, text)

@@ -1,0 +1,262 @@
+"""A spec without tiles goes in; what each of its dims is for comes out: rows, columns, steps of a loop, or whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from wavespec.diagnostics import WavespecError
+from wavespec.ir.dtype import DTYPES
+from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.language.constraints import Tiling
+from wavespec.schema.language.expressions import Expression, Num
+from wavespec.schema.language.models import Dim, KernelSpec
+from wavespec.schema.ops import (
+    ArgReduce,
+    Iterate,
+    Joined,
+    Mma,
+    Op,
+    Random,
+    Read,
+    Reduce,
+    Scan,
+    Take,
+    Topk,
+    ValueType,
+    Written,
+    every,
+    walk,
+)
+from wavespec.schema.resolve import constant_values
+
+Kind = Literal["products", "attention", "rows", "ordered", "columns", "elements", "transposed"]
+_DECIDING = ("condition", "until", "start", "end", "step", "steps")
+"""Fields of loops and branches."""
+_SMALL = 64
+"""Of a dim of one size, that a tile has all of unless a product or an access is along it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the dims of a kernel are for."""
+
+    kind: Kind
+    """What tables of tiles are by: one product in a loop; products that others in the loop go into; loops along rows
+    that join elements in any order, or in theirs; loops across rows; none; none, and rows become columns."""
+    rows: str
+    """The dim of results whose tiles are along the first side of a product, or across accesses; empty for none."""
+    columns: str
+    """That along the other side, or along accesses."""
+    steps: tuple[str, ...]
+    """The dims of loops of which a step has a tile, that of the main loop first."""
+    alone: tuple[str, ...]
+    """Dims of results of which a workgroup has one element."""
+    walked: tuple[str, ...]
+    """Other dims of loops, of which a step has one element."""
+    whole: tuple[str, ...]
+    """Dims that a value needs all of: those that ops join elements along, outside of a loop over them."""
+    operands: tuple[str, ...]
+    """Tensors that products take their operands from as they are."""
+    products: int
+    """Sums of products beside each other."""
+    bits: int
+    """Of an element of what is multiplied, else of what is read most."""
+    decoded: bool
+    """Whether something is done to an operand of a product between its tensor and the product, or scales it."""
+    contiguous: bool
+    """Whether operands that are read have their elements along the steps side by side."""
+    uniform: frozenset[str]
+    """Dims of values that decide about loops and branches, of which a workgroup has one answer."""
+    ordered: bool
+    """Whether lanes join elements in their order, or exchange them."""
+    fixed: Mapping[str, int]
+    """Dims of one size."""
+    values: tuple[tuple[tuple[str, ...], int], ...]
+    """Dims and bits of every value."""
+    staged: tuple[tuple[tuple[str, ...], int], ...] = ()
+    """The same of operands of products that are read."""
+
+
+def roles_of(spec: KernelSpec) -> Roles | None:
+    """None where there are mistakes, which checks report."""
+    if not spec.dims.keys() >= {dim for tensor in spec.tensors.values() for dim in tensor.shape}:
+        return None
+    loops = list(dict.fromkeys(op.dim for op in every(Iterate, spec.graph)))
+    try:
+        graph, types = plain_graph(with_tiled_loops(spec))
+        constants = constant_values(spec)
+    except WavespecError:
+        return None
+    fixed = {name: size for name, dim in spec.dims.items() if (size := _size(dim, constants)) is not None}
+    return _Graph(spec, tuple(graph), types, loops, fixed).roles()
+
+
+def _size(dim: Dim, constants: Mapping[str, int]) -> int | None:
+    """The size of a dim that has one, by itself or by parameters."""
+    if dim.equals is None or not constants.keys() >= set(dim.equals.names()):
+        return dim.value
+    return int(dim.equals.evaluate(constants))
+
+
+def with_tiled_loops(spec: KernelSpec) -> KernelSpec:
+    """The spec with tiles of some size along loops: enough for the types of values, and for what checks have to say."""
+    loops = dict.fromkeys(op.dim for op in every(Iterate, spec.graph))
+    tilings = [Tiling(dim=dim, tile=Num(_SMALL)) for dim in loops if dim in spec.dims]
+    return spec.model_copy(update={"constraints": (*spec.constraints, *tilings)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    spec: KernelSpec
+    ops: Sequence[Op]
+    types: Mapping[str, ValueType]
+    loops: Sequence[str]
+    fixed: Mapping[str, int]
+
+    def roles(self) -> Roles:
+        products = list(every(Mma, self.ops))
+        whole = tuple(dict.fromkeys(dim for dim in self._joined() if dim not in self.loops))
+        results = [dim for dim in self._written() if dim not in {*self.loops, *whole}]
+        return self._of_products(products, results, whole) if products else self._of_rows(results, whole)
+
+    def _of_rows(self, results: Sequence[str], whole: tuple[str, ...]) -> Roles:
+        last = self._last_dims()
+        columns = next((dim for dim in reversed(results) if dim in last), results[-1] if results else "")
+        rows = next((dim for dim in reversed(results) if dim != columns), "")
+        kind: Kind = "elements"
+        if self.loops:
+            kind = "columns" if not last & set(self.loops) else "ordered" if self._is_ordered() else "rows"
+        elif across := self._read_across(results, columns):
+            kind, rows = "transposed", across
+        if kind in ("rows", "ordered"):
+            rows, columns = rows or columns, ""
+        steps = next((dim for dim in self.loops if dim in last), next(iter(self.loops), ""))
+        return Roles(
+            kind,
+            rows,
+            columns,
+            (steps,) if steps else (),
+            self._alone(results, {rows, columns}),
+            tuple(dim for dim in self.loops if dim != steps),
+            whole,
+            (),
+            0,
+            self._bits(()),
+            False,
+            True,
+            self._uniform(),
+            self._is_ordered(),
+            self.fixed,
+            self._values(),
+        )
+
+    def _of_products(self, products: Sequence[Mma], results: Sequence[str], whole: tuple[str, ...]) -> Roles:
+        within = [op for loop in every(Iterate, self.ops) for op in every(Mma, loop.body)]
+        looped = [op for op in within if self._summed(op) & set(self.loops)] or within or list(products)
+        chained = within and any(not self._summed(op) & set(self.loops) for op in within) and looped != within
+        first = looped[0]
+        sides = [self._sides(op) for op in (*looped, *(within if chained else ()))]
+        rows = [dim for dim in sides[0][0] if dim in results and all(dim in side[0] for side in sides)]
+        columns = [dim for dim in sides[0][1] if dim in results]
+        row, column = rows[-1] if rows else "", columns[-1] if columns else ""
+        main = [dim for dim in self.loops if dim in self._summed(first)]
+        direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
+        steps = [*main, *(dim for dim in dict.fromkeys(direct) if dim not in main)]
+        reads = {op.name: op for op in every(Read, self.ops)}
+        names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
+        operands = [reads[name].tensor for name in names if name in reads]
+        is_decoded = any(one not in reads for op in looped for one in (op.lhs, op.rhs)) and not chained
+        return Roles(
+            "attention" if chained else "products",
+            row,
+            column,
+            tuple(steps),
+            self._alone(results, {row, column}),
+            tuple(dim for dim in self.loops if dim not in steps),
+            whole,
+            tuple(dict.fromkeys(operands)),
+            len({op.acc for op in looped}),
+            self._bits(operands),
+            is_decoded or any(op.scales is not None for op in products),
+            all(self._is_along(reads[name], steps) for name in names if name in reads),
+            self._uniform(),
+            self._is_ordered(),
+            self.fixed,
+            self._values(),
+            tuple({name: self._typed(name) for name in names if name in reads}.values()),
+        )
+
+    def _sides(self, op: Mma) -> tuple[list[str], list[str]]:
+        """The dims of the rows of a product, and those of its columns."""
+        lhs, rhs, acc = (self.types[one].dims for one in (op.lhs, op.rhs, op.acc))
+        return [dim for dim in lhs if dim in acc and dim not in rhs], [
+            dim for dim in rhs if dim in acc and dim not in lhs
+        ]
+
+    def _summed(self, op: Mma) -> set[str]:
+        return set(self.types[op.lhs].dims) & set(self.types[op.rhs].dims) - set(self.types[op.acc].dims)
+
+    def _joined(self) -> Iterator[str]:
+        """Dims that ops join elements along, or that they make."""
+        for op in walk(self.ops):
+            if isinstance(op, Reduce):
+                yield from op.along
+            elif isinstance(op, Scan | ArgReduce | Joined):
+                yield op.dim
+            elif isinstance(op, Topk):
+                yield from (op.dim, op.k)
+            elif isinstance(op, Take):
+                yield from op.at
+            elif isinstance(op, Mma):
+                yield from sorted(self._summed(op))
+
+    def _is_ordered(self) -> bool:
+        return any(isinstance(op, Scan | ArgReduce | Joined | Topk | Take | Random) for op in walk(self.ops))
+
+    def _is_along(self, read: Read, steps: Sequence[str]) -> bool:
+        """Whether neighbours in a tensor are neighbours along steps."""
+        last = self.spec.tensors[read.tensor].shape[-1]
+        return {*read.at[last].names()} & self.spec.dims.keys() <= {*steps} if last in read.at else last in steps
+
+    def _uniform(self) -> frozenset[str]:
+        written = [getattr(op, field, None) for op in walk(self.ops) for field in _DECIDING]
+        names = {name for one in written if isinstance(one, Expression) for name in one.names()}
+        return frozenset(dim for name in names if name in self.types for dim in self.types[name].dims)
+
+    def _written(self) -> list[str]:
+        """Dims of what is written, in the order of the values, those with most dims first."""
+        written = [self.types[op.value].dims for op in every(Written, self.ops) if op.value in self.types]
+        return list(dict.fromkeys(dim for dims in sorted(written, key=len, reverse=True) for dim in dims))
+
+    def _last_dims(self) -> set[str]:
+        """Dims along which elements of values that are read or written lie side by side."""
+        read = [self.types[op.name].dims for op in every(Read, self.ops)]
+        written = [self.types[op.value].dims for op in every(Written, self.ops) if op.value in self.types]
+        most = max((len(dims) for dims in (*read, *written)), default=0)
+        return {dims[-1] for dims in (*read, *written) if dims and len(dims) >= min(2, most)}
+
+    def _read_across(self, results: Sequence[str], columns: str) -> str:
+        """A dim of results along which a tensor has its elements side by side, and the results have not."""
+        for op in every(Read, self.ops):
+            shape = self.spec.tensors[op.tensor].shape
+            if not op.at and len(shape) > 1 and shape[-1] in results and shape[-1] != columns and columns in shape:
+                return shape[-1]
+        return ""
+
+    def _alone(self, results: Sequence[str], tiled: set[str]) -> tuple[str, ...]:
+        def is_small(dim: str) -> bool:
+            return self.fixed.get(dim, _SMALL + 1) <= _SMALL
+
+        return tuple(dim for dim in results if dim not in tiled and not is_small(dim))
+
+    def _bits(self, operands: Sequence[str]) -> int:
+        names = operands or [name for name, one in self.spec.tensors.items() if len(one.shape) > 1]
+        return max((DTYPES[self.spec.tensors[name].dtype].bits for name in names), default=32)
+
+    def _values(self) -> tuple[tuple[tuple[str, ...], int], ...]:
+        return tuple(dict.fromkeys(map(self._typed, self.types)))
+
+    def _typed(self, name: str) -> tuple[tuple[str, ...], int]:
+        return self.types[name].dims, max(DTYPES[self.types[name].dtype].bits, 8)

@@ -1,0 +1,175 @@
+"""An entry of a table of plans goes in; tiles that all values and staged operands have room for come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.made_kernels import free_name
+from wavespec.schema.plans.roles import Roles
+
+_LEAST_TILE = 16
+"""Of a product along a side, and along what is summed."""
+_NARROW = 64
+"""Columns that several products beside each other still have each."""
+_WIDE = 64
+_WORD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Elements of a tile and of a wave, by dim, each with the name of a parameter; dims without have one element."""
+
+    tiles: Mapping[str, int]
+    waves: Mapping[str, int]
+    names: Mapping[str, str]
+    """Of dims, without what they name."""
+    schedule: Mapping[str, Any] | None
+
+    @property
+    def params(self) -> dict[str, int]:
+        tiles = {f"TILE_{self.names[dim]}": number for dim, number in self.tiles.items()}
+        return tiles | {f"WAVE_{self.names[dim]}": number for dim, number in self.waves.items()}
+
+    def has(self, dim: str) -> bool:
+        return dim in self.tiles
+
+    def tile(self, dim: str) -> Expression:
+        return parse_expression(f"TILE_{self.names[dim]}" if dim in self.tiles else "1")
+
+    def wave(self, dim: str) -> Expression:
+        return parse_expression(f"WAVE_{self.names[dim]}")
+
+
+def tiles_of(
+    spec: KernelSpec,
+    roles: Roles,
+    entry: Mapping[str, Any],
+    limits: Mapping[str, int],
+    in_dims: Callable[[object], str],
+) -> Tiles:
+    """The tiles of an entry for one spec.
+
+    Args:
+        limits: of the target: `words` of 32 bits that a workgroup has for a value, `ordered` ones where lanes join them
+            in order, and bytes of `shared` memory.
+        in_dims: an expression of the table in terms of the spec.
+    """
+    fitted = _Fitted(spec, roles, entry, limits, in_dims)
+    tiles = fitted.tiles()
+    written = {dim: number for dim, number in fitted.numbers("tile").items() if tiles[dim] < number}
+    # Where tiles have less than the table says, waves are the compiler's to choose.
+    is_own = bool(roles.products) or not written or not limits["lanes"]
+    waves = fitted.waves(tiles) if is_own else {}
+    names = {dim: "".join(part if part.isalnum() else "_" for part in dim) for dim in tiles}
+    names = {dim: free_name(spec, f"TILE_{name}").removeprefix("TILE_") for dim, name in names.items()}
+    return Tiles(tiles, waves, names, fitted.schedule(tiles))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    spec: KernelSpec
+    roles: Roles
+    entry: Mapping[str, Any]
+    limits: Mapping[str, int]
+    in_dims: Callable[[object], str]
+
+    def numbers(self, what: str) -> dict[str, int]:
+        """Those of the table by dim."""
+        written = self.entry.get(what, {})
+        return {
+            dim: int(parse_expression(self.in_dims(written[role])).evaluate({}))
+            for role, dim in self._roles()
+            if role in written
+        }
+
+    def _beside(self) -> dict[str, int]:
+        """Tiles of the table, where several products beside each other share out the columns."""
+        found, columns, parts = self.numbers("tile"), self.roles.columns, self.roles.products
+        if parts > 1 and columns in found:
+            found[columns] = max(min(found[columns], _NARROW), found[columns] >> (parts - 1).bit_length())
+        return found
+
+    def waves(self, tiles: Mapping[str, int]) -> dict[str, int]:
+        """As many of them along each dim as the table has."""
+        written = self.numbers("tile")
+        return {
+            dim: max(number * min(tiles[dim], written[dim]) // written[dim], min(tiles[dim], number, _LEAST_TILE))
+            if self.roles.products
+            else min(number, tiles[dim])
+            for dim, number in self.numbers("wave").items()
+        }
+
+    def _roles(self) -> Iterator[tuple[str, str]]:
+        roles = self.roles
+        yield from ((role, dim) for role, dim in (("rows", roles.rows), ("columns", roles.columns)) if dim)
+        yield from (("steps", dim) for dim in roles.steps)
+        yield from (("whole", dim) for dim in roles.whole if dim not in roles.fixed)
+
+    def tiles(self) -> dict[str, int]:
+        found = {dim: min(number, self._most(dim) or number) for dim, number in self._beside().items()}
+        for dim in self.roles.whole:
+            most = self._most(dim)
+            if dim not in self.roles.fixed and dim not in found and most is not None:
+                found[dim] = most
+        return self._with_room({dim: 1 if dim in self.roles.uniform else number for dim, number in found.items()})
+
+    def _with_room(self, tiles: Mapping[str, int]) -> dict[str, int]:
+        """Smaller ones where operands, or the largest value of a kernel without a loop of products, have no room."""
+        found, roles = dict(tiles), self.roles
+        if roles.products:
+            while self._staged(found) > self.limits["shared"] and (dim := self._widest(found)):
+                found[dim] //= 2
+        if roles.products and roles.steps:
+            return found
+        words = self.limits["ordered" if roles.ordered else "words"]
+        least = self.numbers("wave") if roles.products else {}
+        for dim in (roles.rows, roles.columns, *roles.steps):
+            while found.get(dim, 1) > least.get(dim, 1) and self._words(found) > words:
+                found[dim] = -(-found[dim] // 2)
+        return found
+
+    def _widest(self, tiles: Mapping[str, int]) -> str:
+        """The dim to halve for less shared memory: steps first."""
+        for dim in (*self.roles.steps, self.roles.columns, self.roles.rows):
+            if dim in tiles and tiles[dim] >= 2 * _LEAST_TILE:
+                return dim
+        return ""
+
+    def _words(self, tiles: Mapping[str, int]) -> int:
+        return max(
+            (prod(self._extent(dim, tiles) for dim in dims) * bits // _WORD for dims, bits in self.roles.values),
+            default=0,
+        )
+
+    def _extent(self, dim: str, tiles: Mapping[str, int]) -> int:
+        return tiles[dim] if dim in tiles else self.roles.fixed.get(dim, 1)
+
+    def _most(self, dim: str) -> int | None:
+        """Elements that a tile of a dim needs at most, if that is known."""
+        size = self.roles.fixed.get(dim, self.spec.dims[dim].max)
+        return None if size is None else _rounded(size)
+
+    def _staged(self, tiles: Mapping[str, int]) -> int:
+        """Bytes of one stage of all operands."""
+        return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in self.roles.staged)
+
+    def schedule(self, tiles: Mapping[str, int]) -> Mapping[str, Any] | None:
+        """That of the entry, with as many stages as there is room for."""
+        schedule: dict[str, Any] = dict(self.entry.get("schedule", {}))
+        if "stages" in schedule:
+            room = self.limits["shared"] // max(self._staged(tiles), 1)
+            schedule["stages"] = max(1, min(schedule["stages"], room))
+        if not (self.roles.rows and self.roles.columns) and "workgroups" in schedule:  # bands are of two sides
+            schedule["workgroups"] = {key: one for key, one in schedule["workgroups"].items() if key != "group"}
+        return schedule or None
+
+
+def _rounded(size: int) -> int:
+    """The least power of two that has room for so many elements, of many the least multiple of 64."""
+    return -(-size // _WIDE) * _WIDE if size > 4 * _WIDE else max(_LEAST_TILE, 1 << (size - 1).bit_length())

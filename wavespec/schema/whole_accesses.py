@@ -1,0 +1,34 @@
+"""Tensors go in; the sizes with which all of their rows start where a widest access may come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.models import Dim, KernelSpec
+from wavespec.targets.names import WIDEST_BITS
+
+
+def whole_accesses(spec: KernelSpec, names: Iterable[str]) -> tuple[Expression, ...]:
+    """Conditions on dims of which some sizes are such, and others may not be; tensors of any strides have none.
+
+    Of vectors beside matrices there is little to read.
+    """
+    widest: dict[str, int] = {}
+    tensors = [spec.tensors[name] for name in names]
+    fewest = min(2, max((len(tensor.shape) for tensor in tensors), default=0))
+    for tensor in tensors:
+        if len(tensor.shape) >= fewest > 0 and not tensor.is_strided:
+            elements = WIDEST_BITS // max(8, DTYPES[tensor.dtype].bits)
+            widest[tensor.shape[-1]] = max(elements, widest.get(tensor.shape[-1], 1))
+    asked = {dim: elements for dim, elements in widest.items() if _may_be(spec.dims[dim], elements)}
+    return tuple(parse_expression(f"{dim} % {elements} == 0") for dim, elements in asked.items())
+
+
+def _may_be(dim: Dim, elements: int) -> bool:
+    """Whether some sizes of a dim that arguments have are multiples of so many elements, and others may not be."""
+    if dim.equals is not None or dim.value is not None or dim.multiple_of % elements == 0:
+        return False
+    return dim.max is None or dim.max >= elements
