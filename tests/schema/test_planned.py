@@ -125,6 +125,14 @@ def test_cases_that_no_call_would_take_are_left_out() -> None:
     assert len(spec.targets["sm_90"].cases) < len(loads(PRODUCT).targets["sm_90"].cases)
 
 
+def test_promises_of_dims_leave_no_case_for_other_sizes() -> None:
+    spec = loads(
+        PRODUCT.replace("{M: {}, N: {}, K: {}}", "{M: {min: 4096}, N: {multiple_of: 4096}, K: {multiple_of: 64}}")
+    )
+    assert tiles(spec, "sm_90", M=4096, N=4096, K=64)["N"] >= 128
+    assert cases_for_target(spec, "sm_90")[-1].spec.schedule is not None, "the last one is no kernel for odd sizes"
+
+
 def test_a_loop_that_ends_by_a_value_has_one_row() -> None:
     (subject,) = (one for one in subjects(*TARGETS) if one.name == "sparsemax")
     for target in ("cpu", "sm_90"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -66,32 +66,42 @@ class _Plan:
     def _on(self, target: str) -> TargetOverride:
         """What the table has for a target, and over it what the spec says of it, or of all targets."""
         table, own = _tables()[self.roles.kind][target], override_of(self.spec, target)
-        names, limits = table.get("let", {}), _tables()["limits"][target]
-        every = next(entry for entry in table["every"] if all(self._conditions(entry, names)))
-        override = TargetOverride.model_validate(self._override(every, limits))
+        limits = _tables()["limits"][target]
         schedule = (own and own.schedule) or self.spec.schedule
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
-        cases = () if "cases" in said or schedule else tuple(self._cases(table.get("cases", ()), names, limits))
         said |= {"schedule": schedule} if schedule else {}
-        return override.model_copy(update={"cases": cases, **said})
+        *few, (_, every) = self._taken(table, with_cases="cases" not in said and not schedule)
+        cases = (Case.model_validate({"when": when, **self._override(entry, limits)}) for when, entry in few)
+        override = TargetOverride.model_validate(self._override(every, limits))
+        return override.model_copy(update={"cases": tuple(cases), **said})
 
-    def _cases(self, entries: Sequence[_Entry], names: Mapping[str, str], limits: Mapping[str, int]) -> Iterator[Case]:
-        """Those that some call takes."""
+    def _taken(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[tuple[Expression, ...], _Entry]]:
+        """The entries that some call takes, each with its conditions; the last one has none."""
         before: list[tuple[Expression, ...]] = []
-        for entry in entries:
-            conditions = self._conditions(entry, names)
+        for entry in (*(table.get("cases", ()) if with_cases else ()), *table["every"]):
+            conditions = self._conditions(entry, table.get("let", {}))
             if not all(conditions):
                 continue
-            among = self.roles.operands if entry.get("aligned") == "operands" else tuple(self.spec.tensors)
-            whole = whole_accesses(self.spec, among) if "aligned" in entry else ()
-            when = (*(one for one in conditions if not isinstance(one, bool)), *whole)
+            when = (*(one for one in conditions if not isinstance(one, bool)), *self._aligned(entry))
             dims = narrowed_dims(self.spec.dims | self.spec.numbers, when, {})
             if isinstance(dims, Expression) or any(are_implied(one, when, dims, {}) for one in before):
                 continue
             before.append(when)
-            if not when:  # it is for all sizes, as what is behind it
+            yield when, entry
+            if not when:
                 return
-            yield Case.model_validate({"when": when, **self._override(entry, limits)})
+
+    def _aligned(self, entry: _Entry) -> Iterator[Expression]:
+        """What an entry asks of the rows of tensors."""
+        spec, roles = self.spec, self.roles
+        if "aligned" not in entry:
+            return
+        yield from whole_accesses(spec, roles.operands if entry["aligned"] == "operands" else spec.tensors)
+        if entry["aligned"] == "boxes":  # a step is a part of one pixel
+            dims = {dim: None for name in roles.mapped for dim in spec.tensors[name].shape if dim in spec.dims}
+            last = {spec.tensors[name].shape[-1]: None for name in roles.mapped} | dict.fromkeys(roles.steps)
+            yield from (parse_expression(f"{dim} > 0") for dim in dims if spec.dims[dim].min < 1)
+            yield from (parse_expression(self._in_dims(f"{dim} % (1024 // bits) == 0", {})) for dim in last)
 
     def _conditions(self, entry: _Entry, names: Mapping[str, str]) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
@@ -151,6 +161,10 @@ class _Plan:
             "batch": " * ".join(roles.alone),
             "bits": str(roles.bits),
             "products": str(roles.products),
+            "mapped": str(int(bool(roles.mapped))),
+            "single": str(int(roles.single)),
+            "sides": str(bool(roles.rows) + bool(roles.columns)),
+            "sums": str(int(roles.sums)),
             "decoded": str(int(roles.decoded)),
             "contiguous": str(int(roles.contiguous)),
             "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),

@@ -22,6 +22,7 @@ from wavespec.schema.ops import (
     Read,
     Reduce,
     Scan,
+    Structured,
     Take,
     Topk,
     ValueType,
@@ -67,6 +68,12 @@ class Roles:
     """Whether something is done to an operand of a product between its tensor and the product, or scales it."""
     contiguous: bool
     """Whether operands that are read have their elements along the steps side by side."""
+    mapped: tuple[str, ...]
+    """Tensors among the operands whose elements are found by a mapping."""
+    sums: bool
+    """Whether loops do nothing but join elements, in any order."""
+    single: bool
+    """Whether loops are over all of one dim, and nothing decides what runs."""
     uniform: frozenset[str]
     """Dims of values that decide about loops and branches, of which a workgroup has one answer."""
     ordered: bool
@@ -125,10 +132,11 @@ class _Graph:
         last = self._last_dims()
         columns = next((dim for dim in reversed(results) if dim in last), results[-1] if results else "")
         rows = next((dim for dim in reversed(results) if dim != columns), "")
+        across = "" if self.loops else self._read_across(results, columns)
         kind: Kind = "elements"
         if self.loops:
             kind = "columns" if not last & set(self.loops) else "ordered" if self._is_ordered() else "rows"
-        elif across := self._read_across(results, columns):
+        elif across:
             kind, rows = "transposed", across
         if kind in ("rows", "ordered"):
             rows, columns = rows or columns, ""
@@ -141,11 +149,14 @@ class _Graph:
             self._alone(results, {rows, columns}),
             tuple(dim for dim in self.loops if dim != steps),
             whole,
-            (),
+            self._tensors_across(across) if across else (),
             0,
             self._bits(()),
             False,
             True,
+            (),
+            self._only_sums(),
+            self._is_single(),
             self._uniform(),
             self._is_ordered(),
             self.fixed,
@@ -181,6 +192,9 @@ class _Graph:
             self._bits(operands),
             is_decoded or any(op.scales is not None for op in products),
             all(self._is_along(reads[name], steps) for name in names if name in reads),
+            tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
+            False,
+            self._is_single(),
             self._uniform(),
             self._is_ordered(),
             self.fixed,
@@ -244,6 +258,21 @@ class _Graph:
             if not op.at and len(shape) > 1 and shape[-1] in results and shape[-1] != columns and columns in shape:
                 return shape[-1]
         return ""
+
+    def _tensors_across(self, across: str) -> tuple[str, ...]:
+        read = [op.tensor for op in every(Read, self.ops) if not op.at]
+        return tuple(dict.fromkeys(name for name in read if self.spec.tensors[name].shape[-1] == across))
+
+    def _only_sums(self) -> bool:
+        loops = list(every(Iterate, self.ops))
+        made = [{op.name for op in loop.body if isinstance(op, Reduce)} for loop in loops]
+        writes = any(True for loop in loops for _ in every(Written, loop.body))
+        return not writes and all(loop.carry.keys() <= names for loop, names in zip(loops, made, strict=True))
+
+    def _is_single(self) -> bool:
+        loops = [op for op in walk(self.ops) if isinstance(op, Structured)]
+        bounds = [getattr(op, field, None) for op in loops for field in _DECIDING]
+        return len(self.loops) == 1 and all(isinstance(op, Iterate) for op in loops) and bounds == [None] * len(bounds)
 
     def _alone(self, results: Sequence[str], tiled: set[str]) -> tuple[str, ...]:
         def is_small(dim: str) -> bool:

@@ -96,14 +96,13 @@ class _Fitted:
         return found
 
     def waves(self, tiles: Mapping[str, int]) -> dict[str, int]:
-        """As many of them along each dim as the table has."""
-        written = self.numbers("tile")
-        return {
-            dim: max(number * min(tiles[dim], written[dim]) // written[dim], min(tiles[dim], number, _LEAST_TILE))
-            if self.roles.products
-            else min(number, tiles[dim])
-            for dim, number in self.numbers("wave").items()
-        }
+        """Those of the table, and as many of them along columns that are shared out."""
+        written, beside = self.numbers("tile"), self._beside()
+        found = {dim: min(number, tiles[dim]) for dim, number in self.numbers("wave").items()}
+        if (columns := self.roles.columns) in found and beside[columns] < written[columns]:
+            shared_out = self.numbers("wave")[columns] * beside[columns] // written[columns]
+            found[columns] = max(_LEAST_TILE, min(shared_out, found[columns]))
+        return found
 
     def _roles(self) -> Iterator[tuple[str, str]]:
         roles = self.roles
