@@ -139,11 +139,11 @@ def test_what_is_out_of_order_is_found(bug: Bug) -> None:
         BLOCKS.check(inputs, simulated(BLOCKS, kernel, NVIDIA, sizes, inputs), sizes)
 
 
-@pytest.mark.parametrize("case", range(4))
+@pytest.mark.parametrize("case", range(7))
 @pytest.mark.parametrize("deep", [128, 656])
 def test_every_case_is_right_without_a_race(case: int, deep: int) -> None:
     """Rounds, what is left of one, and a part of a step."""
-    rows, columns = ((5, 72), (33, 72), (200, 136), (70, 136))[case]
+    rows, columns = ((5, 72), (70, 72), (70, 136), (70, 72), (200, 136), (70, 136), (70, 136))[case]
     sizes = BLOCKS.complete({"M": rows, "N": columns, "K": deep})
     kernel, inputs = lower(BLOCKS.cases("sm_90")[case].spec, NVIDIA), BLOCKS.inputs(sizes)
     BLOCKS.check(inputs, simulated(BLOCKS, kernel, NVIDIA, sizes, inputs), sizes)
