@@ -66,6 +66,23 @@ LAYERS = tuple(
     for m in (1, 16, 64, 256, 1024, 4096, 8192)
 )
 """63 products of layers of language models of 8 and 70 billion parameters, of DeepSeek's, and of a square one."""
+MODELS = tuple(
+    (m, n, k)
+    for n, k in (
+        (3584, 18944),
+        (18944, 3584),
+        (4608, 4608),
+        (1536, 8960),
+        (8960, 1536),
+        (7168, 2048),
+        (3072, 8192),
+        (512, 4096),
+        (4096, 512),
+        (768, 3072),
+    )
+    for m in (20, 40, 96, 150, 300, 450, 640, 900, 1300, 1800, 3000)
+)
+"""110 products of models that no tile was chosen for."""
 BATCHES = ((64, 512, 512, 512), (128, 128, 128, 4096), (32, 2048, 2048, 128), (512, 64, 64, 64))
 EXACT_SHAPES = (
     (64, 64, 0),
@@ -106,6 +123,7 @@ def main() -> None:
     running.add_argument("--size", type=size, nargs="*", help="shapes to time, as MxNxK, in a batch BxMxNxK")
     running.add_argument("--small-grids", action="store_const", const=SMALL_GRIDS, dest="size", help="time these")
     running.add_argument("--layers", action="store_const", const=LAYERS, dest="size", help="time these")
+    running.add_argument("--models", action="store_const", const=MODELS, dest="size", help="time these")
     running.add_argument("--tf32", action="store_true", help="let torch multiply f32 as TF32")
     running.add_argument("--check-only", action="store_true")
     running.add_argument("--hot", action="store_true", help="leave operands in the caches")

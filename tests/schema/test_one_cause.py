@@ -70,7 +70,7 @@ CAUSES = {
     "a tiling": ("tiling: K, tile: BLOCK_K", "tiling: L, tile: BLOCK_K", "'L' is not a dim."),
     "a tile of workgroups": ("workgroup: M,", "workgroup: R,", "'R' is not a dim."),
     "a carried name": ("carry: {acc: zero}", "carry: {sums: zero}", "'acc' is not a value"),
-    "a loop": ("- k_loop:", "- steps:", "'k_loop' is not a loop"),
+    "a loop": ("- k_loop:", "- loop:", "'k_loop' is not a loop"),
     "the type of a value": ("register: [M, N], dtype: f32", "register: [M, N], dtype: f16", "'acc' is f16; a product"),
     "the dims of a value": ("register: [M, N], dtype", "register: [M, K], dtype", "'acc' keeps 'K'"),
     "an operand": ("mma: [a_tile, b_tile", "mma: [zero, b_tile", "multiplies operands of one dtype"),

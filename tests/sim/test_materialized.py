@@ -33,7 +33,11 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
         {**_ODD, "C": 64, "O": 72},
         {**_ODD, "C": 64, "O": 72},
     ),
-    "conv2d_grouped": ({**_ODD, "C": 160, "O": 80, "D": 16}, {**_IMAGES, "C": 128, "O": 128, "D": 64}),
+    "conv2d_grouped": (
+        {**_ODD, "C": 160, "O": 80, "D": 16},
+        {**_ODD, "C": 160, "O": 80, "D": 16},
+        {**_IMAGES, "C": 128, "O": 128, "D": 64},
+    ),
     "conv2d_grouped_f32": (
         {**_IMAGES, "C": 80, "O": 80, "D": 16},
         {**_ODD, "C": 64, "O": 16, "D": 32},
