@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import Expr, ceildiv, const, minimum
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import row_major, widest_spread
 from wavespec.ir.tile_ops import ACROSS, ELEMENTWISE, ITERATE, MMA, REGISTER, TAKE, WRITE
@@ -206,8 +206,8 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> tuple[Op, CarriedValues]
     if not plan.roles.producers or plan.persistent or plan.cluster > 1:
         raise refuse("that takes a producer, and a workgroup for each tile", "Leave out 'persistent' and 'cluster'.")
     loops = [op for op in kernel.body if op.is_(ITERATE)]
-    if any(op.get(key) is not None for op in loops for key in ("once", "lower", "stride", "goes_on")):
-        raise refuse("that takes a loop over a whole dim, and no branches", "Leave out 'split'.")
+    if any(op.get(key) is not None for op in loops for key in ("once", "stride", "goes_on")):
+        raise refuse("that takes a loop that goes on by one tile, and no branches", "Leave out 'split'.")
     if len(loops) != 1:
         raise refuse("that takes one loop", "Leave out 'split'.")
     (loop,) = loops
@@ -250,9 +250,11 @@ def _is_total(body: Region, argument: Value, result: Value) -> bool:
 
 def _share(loop: Op, rank: Expr, split: int) -> tuple[Expr, Expr]:
     """Where a workgroup's steps start and end."""
+    first: Expr | None = loop.get("lower")
     extent, step = loop["extent"], loop["step"].value
-    share = ceildiv(ceildiv(extent, step), split) * step
-    lower = minimum(rank * share, extent)
+    there = extent if first is None else maximum(extent - first, 0)
+    share = ceildiv(ceildiv(there, step), split) * step
+    lower = minimum(rank * share if first is None else first + rank * share, extent)
     return lower, minimum(lower + share, extent)
 
 

@@ -25,9 +25,10 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     write_fragments(build, memory, laid_out, whole, (), context.fragments[own.name], context.machine)
     build.add("barrier", (), (), first=kernel.wave_number, waves=1)
     met: dict[str, Any] = {"signal": op["signal"], "index": op["index"]}
-    announced = attribute_pairs({"bytes": 0, "everywhere": True, "release": True, **met})
+    lane = kernel.symbol("lane")  # one for each workgroup: all of them wait for their writes at the same time
+    announced = attribute_pairs({"bytes": 0, "receiver": lane, "release": True, **met})
     arrive = Op("signal_arrive", attributes=announced, span=op.span)
-    build.add("if", (), (), Region((), (arrive,), ()), mask=((kernel.symbol("lane"), const(1)),))
+    build.add("if", (), (), Region((), (arrive,), ()), mask=((lane, const(kernel.cluster)),))
     build.add("signal_wait", (), (), phase=const(0), acquire=True, **met)
     origin = context.origin(op) if op.get("origin") is not None else whole
     function = op.get("function", "add")
