@@ -71,7 +71,11 @@ def check(subject: Subject, kernel: Kernel, some: Sizes) -> None:
 
 def _complete(subject: Subject, kernel: Kernel, sizes: Sizes) -> Sizes:
     """With the sizes that follow from others, rows of a group among them."""
-    rows = {"H_M": sizes["H"] // sizes["G"] * sizes["M"]} if any(s.dim == "H_M" for s in kernel.distribution.workgroup) else {}
+    rows = (
+        {"H_M": sizes["H"] // sizes["G"] * sizes["M"]}
+        if any(s.dim == "H_M" for s in kernel.distribution.workgroup)
+        else {}
+    )
     return {**subject.complete(sizes), **rows}
 
 

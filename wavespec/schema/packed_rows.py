@@ -107,6 +107,10 @@ class _Packing:
             of: f"({shared} * (size({of}) // size({shared})) + {self.packed} // size({rows}))",
             rows: f"({self.packed} % size({rows}))",
         }
+        self.indices = {
+            of: f"(index({shared}) * (size({of}) // size({shared})) + index({self.packed}) // size({rows}))",
+            rows: f"(index({self.packed}) % size({rows}))",
+        }
         each = f"(size({of}) // size({shared}))"
         self.groups = {str(parse_index(text)) for text in (f"{of} * size({shared}) // size({of})", f"{of} // {each}")}
 
@@ -175,9 +179,8 @@ class _Packing:
         return parse_index(_PLACE.sub(lambda found: self.places.get(found[0], found[0]), str(place)))
 
     def _text(self, text: str) -> str:
-        for dim, place in self.places.items():
-            made = re.sub(rf"(?<!\()\b({self.shared}|{self.packed})\b", r"index(\1)", place)
-            text = re.sub(_INDEX_OF.format(dim), made, text)
+        for dim, index in self.indices.items():
+            text = re.sub(_INDEX_OF.format(dim), index, text)
         return text
 
     def _bound(self, bound: Expression | None) -> Expression | None:
