@@ -92,8 +92,10 @@ def test_a_window_of_packed_rows_is_right_also_where_workgroups_share_it_out(key
     case = case_for_sizes(cases_for_target(kernel_meant(load(WINDOWED)), "sm_90"), sizes)
     kernel = lower(case.spec, machine)
     assert kernel.cluster == (4 if keys == 600 else 1)
-    torch.manual_seed(0)
-    q, *kv = (torch.randn(1, heads, n, e) for heads, n, e in ((4, 19, 24), (2, keys, 24), (2, keys, 16)))
+    random = torch.Generator().manual_seed(0)
+    q, *kv = (
+        torch.randn(1, heads, n, e, generator=random) for heads, n, e in ((4, 19, 24), (2, keys, 24), (2, keys, 16))
+    )
     inputs = [tensor.bfloat16() for tensor in (q, *kv)]
     arrays = {name: tensor_to_elements(one, "bf16") for name, one in zip("qkv", inputs, strict=True)}
     report = simulate(kernel, machine, arrays, complete_sizes(case.spec, sizes), scalars={"scale": 0.3})
@@ -107,14 +109,21 @@ def test_a_window_of_packed_rows_is_right_also_where_workgroups_share_it_out(key
 def test_results_are_those_of_heads_one_by_one(target: str, heads: int, groups: int, rows: int) -> None:
     case = cases_for_target(spec_of(target=target), target)[0]
     sizes = {"B": 2, "H": heads, "M": rows, "G": groups, "D": 40, "N": 37}
-    torch.manual_seed(0)
-    q, k = torch.randint(-3, 4, (2, heads, rows, 40)).half(), torch.randint(-3, 4, (2, groups, 37, 40)).half()
-    slope = torch.randint(-3, 4, (heads,)).float()
+    random = torch.Generator().manual_seed(0)
+    q, k, slope = (
+        torch.randint(-3, 4, shape, generator=random).to(dtype)
+        for shape, dtype in (
+            ((2, heads, rows, 40), torch.float16),
+            ((2, groups, 37, 40), torch.float16),
+            ((heads,), torch.float32),
+        )
+    )
     machine = machines(target)[0]
-    arrays = {"q": q.numpy(), "k": k.numpy(), "slope": slope.numpy()}
+    given = (("q", q, "f16"), ("k", k, "f16"), ("slope", slope, "f32"))
+    arrays = {name: tensor_to_elements(tensor, dtype) for name, tensor, dtype in given}
     report = simulate(lower(case.spec, machine), machine, arrays, complete_sizes(case.spec, sizes))
     assert report.ok, report.render()
-    result = torch.from_numpy(report.tensors["y"])
+    result = elements_to_tensor(report.tensors["y"], "f32")
     behind = torch.arange(rows)[:, None] + torch.arange(37)
     expected = q.float() @ k.float().repeat_interleave(heads // groups, 1).mT
     expected = expected + slope[:, None, None] * behind + torch.arange(heads)[:, None, None]

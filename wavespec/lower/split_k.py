@@ -222,7 +222,7 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> tuple[Op, CarriedValues]
                 raise refuse(f"'{argument.name}' starts from other numbers than 0", "Add them behind the loop.")
         elif not (is_sum(loop.body, argument, result) or _is_total(loop.body, argument, result)):
             raise refuse(f"'{argument.name}' is no sum of matrix products over the loop", "Leave out 'split'.")
-        elif carried.extremes and carried.depends[result.name] != {number}:
+        elif carried.extremes and carried.depends[result.name] != frozenset({number}):
             raise refuse(f"'{argument.name}' is relative to what else the loop carries", "Leave out 'split'.")
     if all(len(value.tile.dims) != _DIMS for value in loop.results):
         raise refuse("it has no sum of matrix products", "Leave out 'split'.")
