@@ -73,8 +73,8 @@ ROOMS = {
     "language": ("language", "ops"),
     "ops": ("language", "ops"),
     "reading": ("reading", "language", "ops"),
-    "checking": ("checking", "cases", "materialize", "parted_loops", "resolve", "language", "ops"),
     "plans": ("plans", "checking", "made_kernels", "resolve", "whole_accesses", "language", "ops"),
+    "checking": ("checking", "cases", "materialize", "packed_rows", "parted_loops", "resolve", "language", "ops"),
     "families": ("families", "load", "resolve", "checking", "reading", "language", "ops"),
 }
 """What the modules of each folder of `schema/` may import of it."""

@@ -202,3 +202,16 @@ def test_workgroups_have_room_beside_each_other_for_what_their_lanes_start_with(
     roles = f"waves: {{producers: 1, registers: {{producer: 24, consumer: {consumer}}}}}"
     gemm = hopper_gemm(tile=(128, 64, 64), schedule=roles, stages=2)
     assert f"nvvm.minctasm = {workgroups} : i32" in emit(gemm.spec, NVIDIA).text
+
+
+def test_in_clusters_addresses_leave_the_leading_dim_of_turned_operands_alone() -> None:
+    """Above their 18 bits they have the number of the workgroup, which the unit would add to the distance."""
+    straight, turned, split = ("M, K", "N, K", "M, N"), ("M, K", "K, N", "M, N"), ", workgroups: {split: 2}"
+    cut = {
+        (schedule, orders)
+        for schedule in ("", split)
+        for orders in (straight, turned)
+        if "arith.constant 16383"
+        in emit(hopper_gemm(schedule=f"waves: {{producers: 1}}{schedule}", orders=orders).spec, NVIDIA).text
+    }
+    assert cut == {(split, turned)}

@@ -8,6 +8,7 @@ from tests.kernels import elements_to_tensor, tensor_to_elements, tensors_of
 from tests.specs.trials import TRIALS, Trial
 from wavespec.pipeline import best_variant, build, lower
 from wavespec.runtime.kernel import Kernel
+from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
@@ -47,7 +48,8 @@ def test_by_lanes(trial: Trial, target: str) -> None:
     arrays = {
         name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(given, trial.inputs, strict=True)
     }
-    sizes = {name: trial.sizes[name] for name in trial.spec.dims}
-    report = simulate(lower(trial.for_target(target), machine), machine, arrays, sizes, scalars=trial.numbers)
+    spec = trial.for_target(target)
+    sizes = complete_sizes(spec, {name: trial.sizes[name] for name in trial.spec.dims})
+    report = simulate(lower(spec, machine), machine, arrays, sizes, scalars=trial.numbers)
     assert report.ok, report.render()
     trial.check([elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in trial.written])

@@ -9,7 +9,7 @@ from wavespec.emit.cuda_lanes import CudaLanes
 from wavespec.emit.cuda_memory import CudaMemory
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.hopper_products import packed, tied, undefined, unpacked, wgmma
-from wavespec.emit.matrix_descriptor import matrix_descriptor
+from wavespec.emit.matrix_descriptor import FIELD, has_leading_dim, matrix_descriptor
 from wavespec.emit.registers import Part, mlir_type, vector_type
 from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
@@ -152,11 +152,15 @@ class AsyncProducts(Emitter):
         """Constant bits and the address of a tile in units of 16 bytes, which is the same for all lanes of a wave."""
         memory = self.kernel.memory(op.attribute(f"{side}_memory"))
         assert memory.arrangement is not None
-        bits = matrix_descriptor(memory.arrangement, memory.dtype.bytes, op.attribute(f"{side}_major"))
+        major = op.attribute(f"{side}_major")
+        bits = matrix_descriptor(memory.arrangement, memory.dtype.bytes, major)
         offset: Expr = op.attribute(f"{side}_offset") + op.attribute(f"{side}_buffer") * memory.elements
         constant = offset.constant_part()
         start = self.text.op(f"llvm.ptrtoint {self.memory.address(memory, offset - constant)} : !llvm.ptr<3> to i32")
         units = self.text.op(f"arith.shrui {start}, {self.text.constant(4, 'i32')} : i32")
+        if self.kernel.cluster > 1 and has_leading_dim(memory.arrangement, memory.dtype.bytes, major):
+            # In a cluster an address of shared memory has the workgroup's number above its 18 bits.
+            units = self.text.op(f"arith.andi {units}, {self.text.constant(FIELD, 'i32')} : i32")
         low = self.text.constant((bits & 0xFFFFFFFF) + constant * memory.dtype.bytes // 16, "i32")
         name = self.text.op(f"arith.addi {units}, {low} : i32")
         name = self.text.op(f"arith.extui {name} : i32 to i64")

@@ -117,8 +117,11 @@ class BulkCopies(Emitter):
         if op.get("landed"):
             self.text.do(f'"nvvm.cp.async.mbarrier.arrive"({at}) <{{noinc = true}}> : (!llvm.ptr<3>) -> ()')
             return
+        if op.get("receiver") is not None:
+            self._arrive(at, self.indices.integer(op["receiver"], 32), ".release.cluster")
+            return
         if op.get("everywhere"):
-            self._arrive_everywhere(at, ".release.cluster" if op.get("release") else "")
+            self._arrive_everywhere(at)
             return
         if not op["bytes"]:
             self.text.op(f"nvvm.mbarrier.arrive {at} : !llvm.ptr<3> -> i64")
@@ -126,15 +129,24 @@ class BulkCopies(Emitter):
         bytes_ = self.text.constant(op["bytes"], "i32")
         self.text.do(f"nvvm.mbarrier.arrive.expect_tx {at}, {bytes_} : !llvm.ptr<3>, i32")
 
-    def _arrive_everywhere(self, at: str, scope: str) -> None:
+    def _arrive(self, at: str, workgroup: str, scope: str) -> None:
+        """On the signal at the same place in a workgroup of the cluster."""
+        address = self.text.op(f"llvm.ptrtoint {at} : !llvm.ptr<3> to i32")
+        code = f"mapa.shared::cluster.u32 there, $0, $1; mbarrier.arrive{scope}.shared::cluster.b64 _, [there]; "
+        self.text.do(
+            f'llvm.inline_asm has_side_effects asm_dialect = att "{{ .reg .b32 there; {code}}}", "r,r,~{{memory}}" '
+            f"{address}, {workgroup} : (i32, i32) -> ()"
+        )
+
+    def _arrive_everywhere(self, at: str) -> None:
         """On the signal at the same place in every workgroup of the cluster.
 
-        Without a scope where nothing was written for others: `release.cluster` empties the caches of the processor
+        Without a scope, as nothing was written for others: `release.cluster` empties the caches of the processor
         (https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-mbarrier-arrive).
         """
         address = self.text.op(f"llvm.ptrtoint {at} : !llvm.ptr<3> to i32")
         code = "".join(
-            f"mapa.shared::cluster.u32 there, $0, {rank}; mbarrier.arrive{scope}.shared::cluster.b64 _, [there]; "
+            f"mapa.shared::cluster.u32 there, $0, {rank}; mbarrier.arrive.shared::cluster.b64 _, [there]; "
             for rank in range(self.kernel.cluster)
         )
         self.text.do(

@@ -16,7 +16,8 @@ _UNIT_BYTES = 16
 _ROWS = 8
 _LINE_BYTES = 128
 _CODES = {0: 0, 128: 1, 64: 2, 32: 3}
-_FIELD = (1 << 14) - 1
+FIELD = (1 << 14) - 1
+"""The bits of an address, or of a distance, in units of 16 bytes."""
 
 
 class NoDescriptor(ValueError):
@@ -42,9 +43,14 @@ def matrix_descriptor(arrangement: Arrangement, element_bytes: int, major: Liter
     else:
         leading, stride = (across, rows) if swizzled else (rows, across)
     fields = leading // _UNIT_BYTES, stride // _UNIT_BYTES
-    if max(fields) > _FIELD:
+    if max(fields) > FIELD:
         raise NoDescriptor(f"{arrangement} is too large: {leading} and {stride} bytes from block to block")
     return fields[0] << 16 | fields[1] << 32 | _CODES[swizzled] << 62
+
+
+def has_leading_dim(arrangement: Arrangement, element_bytes: int, major: Literal["k", "mn"]) -> bool:
+    """Whether the hardware looks at the distance along the leading dim."""
+    return major == "mn" or not swizzle_bytes(arrangement, element_bytes)
 
 
 def swizzle_bytes(arrangement: Arrangement, element_bytes: int) -> int:

@@ -335,11 +335,18 @@ _SIGNAL = {"signal": Kind.MEMORY, "index": Kind.EXPRESSION}
 SIGNAL_ARRIVE: Final = _declare(
     "signal_arrive",
     "->",
-    "this lane arrives (`everywhere`: on the signal of every workgroup of the cluster), and announces `bytes` of "
-    "bulk copies; a phase is complete when all lanes and bytes that it waits for have arrived. `release`: other "
-    "workgroups that wait for it see what this lane knows of memory. `landed`: it goes on, and arrives when all its "
-    "copy_asyncs before have landed",
-    attributes={**_SIGNAL, "bytes": Kind.INTEGER, "everywhere": _FALSE, "release": _FALSE, "landed": _FALSE},
+    "this lane arrives (`everywhere`: on the signal of every workgroup of the cluster; `receiver`: on that of this one "
+    "of them), and announces `bytes` of bulk copies; a phase is complete when all lanes and bytes that it waits for "
+    "have arrived. `release`: other workgroups that wait for it see what this lane knows of memory. `landed`: it goes "
+    "on, and arrives when all its copy_asyncs before have landed",
+    attributes={
+        **_SIGNAL,
+        "bytes": Kind.INTEGER,
+        "everywhere": _FALSE,
+        "receiver": Attribute(Kind.EXPRESSION, absent="this one"),
+        "release": _FALSE,
+        "landed": _FALSE,
+    },
 )
 SIGNAL_WAIT: Final = _declare(
     "signal_wait",

@@ -300,6 +300,20 @@ CLUSTER_SUM: Final = _declare(
         "origin": Kind.PLACES,
     },
 )
+CLUSTER_EXTREME: Final = _declare(
+    "cluster_extreme",
+    "tile -> tile",
+    "`function`, the largest or the least, of each element over the workgroups of a cluster, in each of them",
+    Trait.ALIKE,
+    operands=1,
+    results=1,
+    attributes={
+        "function": Kind.TEXT,
+        "memory": Kind.MEMORY,
+        "signal": Kind.MEMORY,
+        "index": Kind.EXPRESSION,
+    },
+)
 WAVE_SUM: Final = _declare(
     "wave_sum",
     "tile -> tile",

@@ -12,7 +12,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.ir.names import dim_of_wave
 from wavespec.ir.nodes import replace
-from wavespec.ir.tile_ops import CLUSTER_SUM, COPY, ITERATE, MMA, READ, WRITE
+from wavespec.ir.tile_ops import CLUSTER_EXTREME, CLUSTER_SUM, COPY, ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.check_shared import SharedMemoryExceeded, check_shared
@@ -130,7 +130,7 @@ def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:
 
 def _with_sums_over(kernel: Kernel, tiles: tuple[str, ...]) -> Kernel:
     """The kernel with sums that workgroups hand each other where the tiles of the loop are, which has ended by then."""
-    sums = {op["memory"] for op in kernel.walk() if op.is_(CLUSTER_SUM)}
+    sums = {op["memory"] for op in kernel.walk() if op.is_(CLUSTER_EXTREME, CLUSTER_SUM)}
     memories = (replace(one, over=tiles) if one.name in sums else one for one in kernel.memories)
     return replace(kernel, memories=tuple(memories))
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import Expr, ceildiv, const, minimum
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import row_major, widest_spread
 from wavespec.ir.tile_ops import ACROSS, ELEMENTWISE, ITERATE, MMA, REGISTER, TAKE, WRITE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.scaled_sums import CarriedValues
 from wavespec.lower.tile_properties import (
     products_have_instructions,
     shares_are_summed_up,
@@ -24,6 +25,8 @@ from wavespec.targets.machine import Machine
 
 _PADDING_BYTES = 32  # behind a row: rows that lanes of a matrix instruction write together are on banks of their own
 _MET = "sums.met"
+_AXES = 3  # of a launch
+_DIMS = 2  # of a product
 
 
 class SplitNotPossible(WavespecError, code="split-not-possible"):
@@ -38,7 +41,8 @@ class SplitK(Pass):
     After:  workgroup ``wg0`` of the cluster takes the steps from ``lower`` to ``extent``, from sums of 0 on.  Behind
             the loop ``cluster_sum`` adds up some rows of the tile, others in each workgroup, through a shared memory
             ``<sum>.parts``; what follows is done for those rows alone.  What it uses from before the loop is computed
-            behind it, initial values of the sums too, which are added at the end.
+            behind it, initial values of the sums too, which are added at the end.  Where the loop carries extremes,
+            ``cluster_extreme`` finds those of all workgroups first, and sums are scaled to them as a step scales them.
     Errors: ``split-not-possible`` at the schedule's workgroups.
     """
 
@@ -50,18 +54,20 @@ class SplitK(Pass):
         plan = kernel.distribution
         if plan.split == 1 or not any(op.is_(MMA) for op in kernel.walk()):
             return kernel
-        loop = _loop_to_split(kernel, machine)
+        loop, carried = _loop_to_split(kernel, machine)
         at, fresh = kernel.body.index(loop), fresh_names(kernel)
-        before, behind = kernel.body[:at], _Rows(kernel, loop, machine, fresh)
-        kept = _needed(before, loop.body.ops)
-        zero = {op.result.name for op in before if op.is_(REGISTER) and not op["value"]}
-        starts = tuple(value for value in loop.operands if value.name not in zero)
+        before, behind = kernel.body[:at], _Rows(kernel, loop, carried, machine, fresh)
+        extremes = tuple(loop.operands[number] for number in carried.extremes)
+        kept = _needed(before, (*loop.body.ops, Op("start", extremes)))
+        zero = _zeros(before)
+        starts = tuple(value for value in loop.operands if value.name not in zero and value not in extremes)
         later = _needed(before, (*kernel.body[at + 1 :], Op("start", starts)))
-        zeros = tuple(replace(value, name=fresh(value.name)) for value in loop.operands)
+        firsts = [one if one in extremes else replace(one, name=fresh(one.name)) for one in loop.operands]
         lower, upper = _share(loop, kernel.symbol("wg0"), plan.split)
         body = [op for op in before if not op.results or op.result.name in kept]
-        body += [_register_of_zero(value) for value in zeros]
-        body.append(replace(loop.with_(lower=lower, extent=upper), operands=zeros))
+        body += [_register_of_zero(value) for value in firsts if value not in extremes]
+        body.append(replace(loop.with_(lower=lower, extent=upper), operands=tuple(firsts)))
+        behind.scale_sums()
         for op in before:
             if op.results and op.result.name in later:
                 behind.add(op)
@@ -69,19 +75,25 @@ class SplitK(Pass):
         for op in kernel.body[at + 1 :]:
             behind.add(op)
         met = signal(_MET, len(loop.results), kernel.wave_count * kernel.cluster)
-        return replace(kernel, body=(*body, *behind.ops), memories=(*kernel.memories, *behind.memories, met))
+        memories = (*kernel.memories, *behind.memories, met)
+        many = len(kernel.grid) - len(kernel.joined) > _AXES  # the first axis of a launch is the one that may be long
+        joined = tuple(range(1, len(kernel.grid))) if many else kernel.joined
+        return replace(kernel, body=(*body, *behind.ops), memories=memories, joined=joined)
 
 
 class _Rows:
     """Operations behind the loop, done for the rows of one workgroup alone."""
 
-    def __init__(self, kernel: Kernel, loop: Op, machine: Machine, fresh: Callable[[str], str]) -> None:
-        self.kernel, self.loop, self.fresh = kernel, loop, fresh
+    def __init__(
+        self, kernel: Kernel, loop: Op, carried: CarriedValues, machine: Machine, fresh: Callable[[str], str]
+    ) -> None:
+        self.kernel, self.loop, self.carried, self.fresh = kernel, loop, carried, fresh
         self.ops: list[Op] = []
         self.memories: list[Memory] = []
         self.values: dict[str, Value] = {}
+        self.sums = list(loop.results)
         written = [kernel.memory(op["memory"]) for op in kernel.body if op.is_(WRITE)]
-        first = loop.results[0].tile
+        first = next(value.tile for value in loop.results if len(value.tile.dims) == _DIMS)
         self.column = next((m.contiguous_dim for m in written if m.contiguous_dim in first.dims), first.dims[-1])
         self.row = next(dim for dim in first.dims if dim != self.column)
         height, split = first.extent(self.row), kernel.distribution.split
@@ -95,6 +107,44 @@ class _Rows:
                 f"{height} rows of '{self.row}' cannot be shared out evenly among {split} workgroups of {lanes} lanes",
                 "Use a larger tile, or fewer workgroups.",
             )
+        for value in loop.results:
+            if value.tile.dims not in ((self.row,), first.dims):
+                why = f"'{value.name}' is of other elements than rows of '{self.row}'"
+                raise SplitNotPossible(kernel.distribution.workgroups_span, split, why, "Leave out 'split'.")
+
+    def scale_sums(self) -> None:
+        """Extremes of all workgroups, and the sums as they would be had they been found in the own steps."""
+        joined: dict[int, Value] = {}
+        for number, one in self.carried.extremes.items():
+            own = self.sums[number]
+            tile = own.tile
+            parts = self._parts(own, tile.dims, tile.extents)
+            joined[number] = Value(self.fresh(own.name), tile)
+            met = {"function": one.function, "memory": parts.name, "signal": _MET, "index": const(number)}
+            found = attribute_pairs(met)
+            self.ops.append(Op("cluster_extreme", (own,), (joined[number],), found, span=self.loop.span))
+        ops, factors = self.carried.scaling(joined, self.sums, self.fresh)
+        self.ops += ops
+        multiplied = attribute_pairs({"function": "mul"})
+        for number, factor in factors.items():
+            own = self.sums[number]
+            self.sums[number] = scaled = Value(self.fresh(own.name), own.type)
+            self.ops.append(Op("elementwise", (own, factor), (scaled,), multiplied, span=self.loop.span))
+
+    def _parts(self, sums: Value, dims: tuple[str, ...], extents: tuple[int, ...]) -> Memory:
+        """The shared memory where a workgroup lays down what it has."""
+        padding = _PADDING_BYTES // sums.tile.dtype.bytes if len(dims) > 1 else 0
+        parts = Memory(
+            f"{sums.name}.parts",
+            sums.tile.dtype,
+            dims,
+            tuple(map(const, extents)),
+            "shared",
+            arrangement=row_major(dims, extents, padding),
+            span=self.loop.span,
+        )
+        self.memories.append(parts)
+        return parts
 
     def add(self, op: Op) -> None:
         """An operation of the kernel, for these rows."""
@@ -112,20 +162,13 @@ class _Rows:
 
     def add_sums(self, initial: Collection[str]) -> None:
         """The sums, each with its value from before the loop where that is one of ``initial``."""
-        for number, (sums, start) in enumerate(zip(self.loop.results, self.loop.operands, strict=True)):
-            tile, dims = sums.tile, (self.row, self.column)
-            extents = (tile.extent(self.row), tile.extent(self.column))
-            parts = Memory(
-                f"{sums.name}.parts",
-                tile.dtype,
-                dims,
-                tuple(map(const, extents)),
-                "shared",
-                arrangement=row_major(dims, extents, _PADDING_BYTES // tile.dtype.bytes),
-                span=self.loop.span,
-            )
-            self.memories.append(parts)
-            total = self._narrowed(sums)
+        for number, (result, start) in enumerate(zip(self.loop.results, self.loop.operands, strict=True)):
+            if number in self.carried.extremes:
+                continue
+            sums = self.sums[number]
+            dims = tuple(dim for dim in (self.row, self.column) if dim in sums.tile.dims)
+            parts = self._parts(result, dims, tuple(map(sums.tile.extent, dims)))
+            total = self._narrowed(result)
             attributes = {
                 "memory": parts.name,
                 "signal": _MET,
@@ -135,11 +178,11 @@ class _Rows:
             }
             self.ops.append(Op("cluster_sum", (sums,), (total,), attribute_pairs(attributes), span=self.loop.span))
             if start.name in initial:
-                added, function = replace(total, name=self.fresh(sums.name)), attribute_pairs({"function": "add"})
+                added, function = replace(total, name=self.fresh(result.name)), attribute_pairs({"function": "add"})
                 operands = total, self.values[start.name]
                 self.ops.append(Op("elementwise", operands, (added,), function, span=self.loop.span))
                 total = added
-            self.values[sums.name] = total
+            self.values[result.name] = total
 
     def _start(self, dim: str) -> Expr:
         return self.kernel.symbol("wg0") * self.rows if dim == self.row else const(0)
@@ -150,7 +193,7 @@ class _Rows:
         return Value(self.fresh(value.name), replace(tile, extents=extents))
 
 
-def _loop_to_split(kernel: Kernel, machine: Machine) -> Op:
+def _loop_to_split(kernel: Kernel, machine: Machine) -> tuple[Op, CarriedValues]:
     plan = kernel.distribution
 
     def refuse(why: str, hint: str) -> SplitNotPossible:
@@ -163,16 +206,27 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> Op:
     if not plan.roles.producers or plan.persistent or plan.cluster > 1:
         raise refuse("that takes a producer, and a workgroup for each tile", "Leave out 'persistent' and 'cluster'.")
     loops = [op for op in kernel.body if op.is_(ITERATE)]
-    if any(op.get(key) is not None for op in loops for key in ("once", "lower", "stride", "goes_on")):
-        raise refuse("that takes a loop over a whole dim, and no branches", "Leave out 'split'.")
-    if len(loops) != 1 or len(kernel.grid) - len(kernel.joined) > 3:
-        raise refuse("that takes one loop, and at most two axes of workgroups", "Leave out 'split'.")
+    if any(op.get(key) is not None for op in loops for key in ("once", "stride", "goes_on")):
+        raise refuse("that takes a loop that goes on by one tile, and no branches", "Leave out 'split'.")
+    if len(loops) != 1:
+        raise refuse("that takes one loop", "Leave out 'split'.")
     (loop,) = loops
-    for argument, result in zip(loop.body.arguments, loop.body.yields, strict=True):
-        adds = is_sum(loop.body, argument, result) or _is_total(loop.body, argument, result)
-        if not adds or len(result.tile.dims) != 2:
+    carried, zero = CarriedValues(loop["dim"], loop.body), _zeros(kernel.body)
+    used = {value.name for op in kernel.body for value in op.operands}
+    for number, (argument, result) in enumerate(zip(loop.body.arguments, loop.body.yields, strict=True)):
+        if number in carried.extremes:
+            if loop.results[number].name in used:
+                raise refuse(f"'{argument.name}' is used behind the loop", "Use the sums alone.")
+        elif number in carried.sums:
+            if loop.operands[number].name not in zero:
+                raise refuse(f"'{argument.name}' starts from other numbers than 0", "Add them behind the loop.")
+        elif not (is_sum(loop.body, argument, result) or _is_total(loop.body, argument, result)):
             raise refuse(f"'{argument.name}' is no sum of matrix products over the loop", "Leave out 'split'.")
-    return loop
+        elif carried.extremes and carried.depends[result.name] != frozenset({number}):
+            raise refuse(f"'{argument.name}' is relative to what else the loop carries", "Leave out 'split'.")
+    if all(len(value.tile.dims) != _DIMS for value in loop.results):
+        raise refuse("it has no sum of matrix products", "Leave out 'split'.")
+    return loop, carried
 
 
 def is_sum(body: Region, argument: Value, result: Value) -> bool:
@@ -196,10 +250,17 @@ def _is_total(body: Region, argument: Value, result: Value) -> bool:
 
 def _share(loop: Op, rank: Expr, split: int) -> tuple[Expr, Expr]:
     """Where a workgroup's steps start and end."""
+    first: Expr | None = loop.get("lower")
     extent, step = loop["extent"], loop["step"].value
-    share = ceildiv(ceildiv(extent, step), split) * step
-    lower = minimum(rank * share, extent)
+    there = extent if first is None else maximum(extent - first, 0)
+    share = ceildiv(ceildiv(there, step), split) * step
+    lower = minimum(rank * share if first is None else first + rank * share, extent)
     return lower, minimum(lower + share, extent)
+
+
+def _zeros(ops: Sequence[Op]) -> set[str]:
+    """What is 0 everywhere."""
+    return {op.result.name for op in ops if op.is_(REGISTER) and not op["value"]}
 
 
 def _needed(before: Sequence[Op], ops: Iterable[Op]) -> set[str]:

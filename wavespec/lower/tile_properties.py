@@ -10,6 +10,8 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.tile_ops import (
     ACROSS,
+    CAST,
+    CLUSTER_EXTREME,
     CLUSTER_SUM,
     COPY,
     ELEMENTWISE,
@@ -184,11 +186,13 @@ def shares_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
         lower: Expr | None = op.get("lower") if op and op.is_(ITERATE) else None
         return lower is not None and "wg0" in lower.symbols
 
-    makers = _makers(kernel)
+    shares = {value.name for op in kernel.walk() if takes_a_share(op) for value in op.results}
     for op in kernel.walk():
-        joins = op.is_(CLUSTER_SUM) or (op.is_(REDUCE) and op.get("signal") is not None)
+        joins = op.is_(CLUSTER_EXTREME, CLUSTER_SUM) or (op.is_(REDUCE) and op.get("signal") is not None)
         for value in () if joins or takes_a_share(op) else op.operands:
-            if takes_a_share(makers.get(value.name)):
+            if value.name in shares and op.is_(ELEMENTWISE | CAST):  # scaled, to be joined
+                shares.add(op.result.name)
+            elif value.name in shares:
                 yield op, f"%{value.name} is the sum of some steps"
 
 

@@ -49,7 +49,7 @@ _OPS: dict[str, ModuleType] = {
     "bitcast": bitcast,
     "if": branch,
     "cast": cast,
-    "cluster_sum": cluster_sum,
+    **dict.fromkeys(("cluster_extreme", "cluster_sum"), cluster_sum),
     "debug": debug,
     "dot": dot,
     "elementwise": elementwise,

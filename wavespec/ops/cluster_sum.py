@@ -1,4 +1,7 @@
-"""`cluster_sum`: sums that the workgroups of a cluster have of one tile, added up; each goes on with its rows."""
+"""`cluster_sum`: sums that the workgroups of a cluster have of one tile, added up; each goes on with its rows.
+
+`cluster_extreme`: the largest or the least of what they have in each place; each goes on with all of it.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,27 @@ from wavespec.ops.contexts import ThreadContext
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
-    """Lay the sums down, wait until all others have, add up rank after rank, so that repeats are equal."""
+    """Lay the values down, wait until all others have, join rank after rank, so that repeats are equal."""
     build, kernel = context.build, context.kernel
-    memory, result, (sums,) = kernel.memory(op["memory"]), op.result, op.operands
-    laid_out, layout = sums.tile.layout, result.tile.layout
+    memory, result, (own,) = kernel.memory(op["memory"]), op.result, op.operands
+    laid_out, layout = own.tile.layout, result.tile.layout
     assert laid_out is not None and layout is not None
     whole = dict.fromkeys(memory.dims, const(0))
     if memory.over:  # other waves may still multiply what lies there
         build.add("barrier", (), (), first=const(0), waves=kernel.wave_count)
-    write_fragments(build, memory, laid_out, whole, (), context.fragments[sums.name], context.machine)
+    write_fragments(build, memory, laid_out, whole, (), context.fragments[own.name], context.machine)
     build.add("barrier", (), (), first=kernel.wave_number, waves=1)
     met: dict[str, Any] = {"signal": op["signal"], "index": op["index"]}
-    announced = attribute_pairs({"bytes": 0, "everywhere": True, "release": True, **met})
+    lane = kernel.symbol("lane")  # one for each workgroup: all of them wait for their writes at the same time
+    announced = attribute_pairs({"bytes": 0, "receiver": lane, "release": True, **met})
     arrive = Op("signal_arrive", attributes=announced, span=op.span)
-    build.add("if", (), (), Region((), (arrive,), ()), mask=((kernel.symbol("lane"), const(1)),))
+    build.add("if", (), (), Region((), (arrive,), ()), mask=((lane, const(kernel.cluster)),))
     build.add("signal_wait", (), (), phase=const(0), acquire=True, **met)
-    origin = context.origin(op)
-    total: tuple[Value, ...] = ()
+    origin = context.origin(op) if op.get("origin") is not None else whole
+    function = op.get("function", "add")
+    joined: tuple[Value, ...] = ()
     for rank in range(kernel.cluster):
         part = read_fragments(build, memory, layout, origin, (), result.name, context.machine, rank=rank)
-        add = zip(total, part, strict=True)
-        total = tuple(build.elementwise("add", one, other, hint=result.name) for one, other in add) if total else part
-    context.fragments[result.name] = total
+        pairs = zip(joined, part, strict=True)
+        joined = tuple(build.elementwise(function, *pair, hint=result.name) for pair in pairs) if joined else part
+    context.fragments[result.name] = joined

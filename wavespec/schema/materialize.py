@@ -25,6 +25,7 @@ from wavespec.schema.made_kernels import (
 )
 from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Index, Mma, Read, Size, Structured, ValueOp, every
 from wavespec.schema.ops.elementwise import ELEMENTWISE
+from wavespec.schema.packed_rows import packed
 from wavespec.schema.parted_loops import parted
 
 _COPIED: Final = (Read, Formula, Cast, Bitcast, Index, Size, *ELEMENTWISE)
@@ -45,7 +46,10 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
     Raises:
         CannotMaterialize: something that the schedule names, at its place there.
         PartsNotPossible: the same of `parts`.
+        PackNotPossible: rows that are none of one tile.
     """
+    if spec.schedule is not None and spec.schedule.pack:
+        spec = packed(spec)
     schedule = spec.schedule
     if schedule is not None and schedule.parts:
         return parted(spec)

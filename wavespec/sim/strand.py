@@ -274,8 +274,17 @@ class Strand:
         if op.get("landed"):
             self.memory.land()
         for index, _, lanes in self._signals(op, const(0)):
-            for workgroup in self.workgroup.cluster if op.get("everywhere") else [self.workgroup]:
-                workgroup.signals[op["signal"]][index].arrive(op, lanes, op["bytes"])
+            for workgroup, own in self._receivers(op, lanes):
+                workgroup.signals[op["signal"]][index].arrive(op, own, op["bytes"])
+
+    def _receivers(self, op: Op, lanes: Integers) -> Iterator[tuple[Workgroup, Integers]]:
+        """The workgroups on whose signals lanes arrive, each with these lanes."""
+        if op.get("receiver") is None:
+            yield from ((one, lanes) for one in (self.workgroup.cluster if op.get("everywhere") else [self.workgroup]))
+            return
+        numbers = self.symbols.per_thread(op["receiver"])[np.isin(self.memory.lanes, lanes)]
+        for number in sorted(set(numbers.tolist())):
+            yield self.workgroup.cluster[number], lanes[numbers == number]
 
     def _fence_async(self, op: Op) -> None:
         self.clocks.fence(self.memory.lanes[self.memory.enabled])

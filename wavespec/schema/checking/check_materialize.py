@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from wavespec.diagnostics import WavespecError
 from wavespec.schema.language.models import KernelSpec, Schedule
 from wavespec.schema.materialize import CannotMaterialize, kernels_of
+from wavespec.schema.packed_rows import PackNotPossible
 from wavespec.schema.parted_loops import PartsNotPossible
 from wavespec.schema.resolve import spec_with_override
 
+_NOT_OF_CASE = "it is for some sizes of a call"
 _ONE_KERNEL = "the kernel for all sizes is one kernel"
 
 
@@ -20,7 +22,7 @@ def check_materialize(spec: KernelSpec) -> Iterator[WavespecError]:
     for settings in spec.targets.values():
         whole = spec_with_override(spec, settings)
         for case in settings.cases:
-            if case.schedule is not None and (case.schedule.materialize or case.schedule.parts):
+            if case.schedule is not None and (case.schedule.materialize or case.schedule.parts or case.schedule.pack):
                 try:
                     kernels_of(spec_with_override(whole, case))
                 except WavespecError as error:
@@ -34,6 +36,9 @@ def _for_all_sizes(schedule: Schedule | None) -> Iterator[WavespecError]:
             hint = "Move it to the schedule of a case: 'cases: [{when: [M >= 1024], schedule: {...}}]'."
             where = schedule.where_key("materialize", name)
             yield CannotMaterialize(where, name, _ONE_KERNEL, hint)
+        for dim in schedule.pack:
+            hint = "Move it to the schedule of a case: 'cases: [{when: [M <= 16], schedule: {...}}]'."
+            yield PackNotPossible(schedule.where_key("pack", dim), dim, _NOT_OF_CASE, hint)
         for dim in schedule.parts:
             hint = "Move it to the schedule of a case: 'cases: [{when: [N >= 65536], schedule: {...}}]'."
             yield PartsNotPossible(schedule.where_key("parts", dim), dim, _ONE_KERNEL, hint)
