@@ -153,8 +153,10 @@ class _Call:
 
 
 def strands_of(kernel: Kernel) -> int:
-    """The parts of a workgroup whose lanes run in step: all of it, or each wave where they have roles or wait."""
-    apart = kernel.producers > 0 or any(op.is_(_APART) or op.get("waves") for op in kernel.walk())
+    """The parts of a workgroup whose lanes run in step: all of it, or each wave where they have roles, wait, or have
+    loops of their own."""
+    alone = ("waves", "of_wave")
+    apart = kernel.producers > 0 or any(op.is_(_APART) or any(map(op.get, alone)) for op in kernel.walk())
     return kernel.threads // kernel.lanes if apart else 1
 
 
