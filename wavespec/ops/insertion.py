@@ -81,10 +81,10 @@ class Insertion:
         build = self.context.build
         found: Words = [[] for _ in known]
         for number in range(len(largest[0])):
-            new, before = ([word[number] for word in words] for words in (largest, known))
-            is_larger = [self._is_larger(new, one) for one in zip(*before, strict=True)]
-            for word, taken, results in zip(before, new, found, strict=True):
-                moved = [taken]
+            new = [words[number] for words in largest]
+            is_larger = [self._is_larger(new, one) for one in zip(*(words[number] for words in known), strict=True)]
+            for words, taken, results in zip(known, new, found, strict=True):
+                word, moved = words[number], [taken]
                 for place, earlier in enumerate(word[:-1]):
                     moved.append(build.elementwise("where", is_larger[place], earlier, taken, hint=self.hint))
                 pairs = zip(is_larger, moved, word, strict=True)

@@ -155,8 +155,8 @@ class _Call:
 def strands_of(kernel: Kernel) -> int:
     """The parts of a workgroup whose lanes run in step: all of it, or each wave where they have roles, wait, or have
     loops of their own."""
-    alone = ("waves", "of_wave")
-    apart = kernel.producers > 0 or any(op.is_(_APART) or any(map(op.get, alone)) for op in kernel.walk())
+    ops = kernel.walk()
+    apart = kernel.producers > 0 or any(op.is_(_APART) or op.get("waves") or op.get("of_wave") for op in ops)
     return kernel.threads // kernel.lanes if apart else 1
 
 
