@@ -109,6 +109,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "round-copies",
             "walk-grid",
             "read-in-place",
+            "restart-sums",
         ),
     }
     assert others[1] == {

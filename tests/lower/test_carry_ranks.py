@@ -45,6 +45,18 @@ def test_a_loop_carries_the_rank_in_place_of_element_and_place() -> None:
     """)
 
 
+def test_a_loop_carries_the_ranks_of_all_that_topk_finds() -> None:
+    several = SEARCH.replace("M: 4, i64", "M: 4, K: 2, i64").replace("M: 4, f32", "M: 4, K: 2, f32")
+    old = 'reduce %ranks, %before {dim = "N", divided = false, function = "maximum", '
+    assert old in several
+    text = several.replace(old, 'topk %ranks, %before {dim = "N", k = "K", ')
+    text = text[: text.index("    write %top")]
+    kernel = CarryRanks()(ROWS.kernel(text), NVIDIA)
+    (loop,) = (op for op in kernel.body if op.name == "iterate")
+    assert [op.name for op in loop.body.ops] == ["read", "index", "elementwise", "topk"]
+    assert [op.name for op in kernel.body][-2:] == ["elementwise", "elementwise"]
+
+
 def test_its_reduction_is_joined_behind_the_loop() -> None:
     kernel = DeferReductions()(CarryRanks()(ROWS.kernel(SEARCH), NVIDIA), NVIDIA)
     (loop,) = (op for op in kernel.body if op.name == "iterate")

@@ -202,3 +202,60 @@ graph:
     assert report.ok, report.render()
     for name, right in zip(("elements", "places"), reference(spec, x), strict=True):
         assert report.tensors[name].tolist() == right.tolist()
+
+
+FOUND_BEFORE = """apiVersion: wavespec/v1
+kind: Kernel
+name: joined
+dims: {M: {}, N: {}, K: {value: 3}}
+tensors:
+  x: {shape: [M, N], dtype: DTYPE}
+  at: {shape: [M, N], dtype: i32}
+  elements: {shape: [M, K], dtype: DTYPE, role: output}
+  places: {shape: [M, K], dtype: i32, role: output}
+constraints:
+  - {workgroup: M, tile: 4, axis: 0}
+  - {tiling: N, tile: 32}
+  - {wave: N, tile: WAVE}
+graph:
+  - worst: {register: [M, K], dtype: DTYPE, value: -.inf}
+  - nowhere: {register: [M, K], dtype: i32, value: 2147483647}
+  - steps:
+      iterate: N
+      carry: {element: worst, place: nowhere}
+      body:
+        - part: {read: x}
+        - known: {read: at}
+        - element: {topk: part, dim: N, k: K, indices: place, places: known, init: [element, place], dtype: i32}
+  - {write: steps.element, to: elements}
+  - {write: steps.place, to: places}
+"""
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("wave", [32, 16])
+def test_places_that_elements_have_already(machine: Machine, dtype: str, wave: int) -> None:
+    """Of equal ones the first is that of the least place, wherever it lies."""
+    spec = loads(FOUND_BEFORE.replace("DTYPE", dtype).replace("WAVE", str(wave)), "joined.wave.yaml")
+    random = torch.Generator().manual_seed(0)
+    x = torch.randint(-3, 4, (5, 100), generator=random).to(TORCH[dtype])
+    at = torch.stack([torch.randperm(1000, generator=random)[:100] for _ in range(5)]).to(torch.int32)
+    tensors = {"x": x.numpy(), "at": at.numpy()}
+    report = simulate(lower(spec, machine), machine, tensors, {"M": 5, "N": 100, "K": 3})
+    assert report.ok, report.render()
+    for name, right in zip(("elements", "places"), reference(spec, x, at), strict=True):
+        assert report.tensors[name].tolist() == right.tolist()
+
+
+def test_places_are_as_many_as_elements() -> None:
+    text = FOUND_BEFORE.replace("DTYPE", "f32").replace("WAVE", "32").replace("at: {shape: [M, N]", "at: {shape: [N]")
+    message = r"The places of 'part' are i32\[M, N\]; 'known' is i32\[N\]."
+    with pytest.raises(WavespecError, match=message):
+        loads(text)
+
+
+def test_tiles_with_nothing_larger_take_no_step() -> None:
+    extremes, falling = Extremes(4, wave=(1, 64)), torch.arange(512.0, 0, -1).expand(4, 512)
+    few, many = (extremes.run(NVIDIA, x)[0].counts["shuffle"] for x in (falling, falling.flip(1)))
+    assert few < many / 3

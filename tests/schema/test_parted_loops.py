@@ -94,7 +94,66 @@ def test_a_loop_that_writes_walks_over_each_part_from_what_those_before_have() -
     assert "{write: result, to: y, at: {N: N_part * size(N_in_part) + N_in_part}}" in text
 
 
-@pytest.mark.parametrize("name", ["sum_dim", "cross_entropy_mean", "cumsum"])
+LARGEST = """apiVersion: wavespec/v1
+kind: Kernel
+name: largest
+dims: {M: {}, N: {}, K: {value: 3}}
+tensors:
+  x: {shape: [N, M], dtype: f32}
+  y: {shape: [K, M], dtype: f32, role: output}
+  at: {shape: [K, M], dtype: i32, role: output}
+constraints:
+  - {workgroup: M, tile: 4, axis: 0}
+  - {tiling: N, tile: 32}
+graph:
+  - worst: {register: [K, M], dtype: f32, value: -.inf}
+  - nowhere: {register: [K, M], dtype: i32, value: 2147483647}
+  - steps:
+      iterate: N
+      carry: {found: worst, places: nowhere}
+      body:
+        - part: {read: x}
+        - found: {topk: part, dim: N, k: K, indices: places, init: [found, places], dtype: i32}
+  - {write: steps.found, to: y}
+  - {write: steps.places, to: at}
+targets:
+  cpu:
+    cases:
+      - when: [N >= 256]
+        schedule: {parts: {N: 8}}
+"""
+
+
+def test_the_largest_of_all_parts_come_with_their_places() -> None:
+    case = cases_for_target(loads(LARGEST, "largest.wave.yaml"), "cpu")[0]
+    before, kernel = (dump_yaml(one) for one in case.kernels)
+    assert "found_of_parts: {shape: [N_found, M], dtype: f32, role: output}" in before
+    assert "- places_of_all: i64(index(N_part)) * size(N_in_part) + i64(steps.places)\n" in before
+    assert "- places_within: i32(where(places_of_all < size(N), places_of_all, 2147483647))\n" in before
+    assert "{write: steps.found, to: found_of_parts, at: {N_found: N_part * size(K) + K}}" in before
+    assert "places: places_of_one" in kernel and "{tiling: N_found, tile: 32}" in kernel
+
+
+OTHER_LARGEST = {
+    "not what it carries": ((("init: [found, places]", "init: [worst, nowhere]"),), "'found' does not go on from elements and places of 'N' alone"),
+    "places of its own": ((("- found: {topk: part", "- own: {register: [N, M], dtype: i32, value: 1}\n        - found: {places: own, topk: part"),), "'found' does not go on from elements and places of 'N' alone"),
+    "a maximum as well": ((("carry: {found", "carry: {top: least, found"), ("  - worst:", "  - least: {register: [M], dtype: f32, value: 0}\n  - worst:"), ("        - found: {", "        - top: {max: part, dim: N, init: top}\n        - found: {")), "'steps' does more than 'topk' of one 'K'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "why"), OTHER_LARGEST.values(), ids=OTHER_LARGEST)
+def test_the_largest_of_parts_are_joined_with_nothing_else(changes: tuple[tuple[str, str], ...], why: str) -> None:
+    text = LARGEST
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    with pytest.raises(WavespecError) as caught:
+        loads(text, "largest.wave.yaml")
+    found = next(one for one in caught.value.diagnostics if one.code == "parts-not-possible")
+    assert why in found.message and found.span is not None and found.hints
+
+
+@pytest.mark.parametrize("name", ["sum_dim", "cross_entropy_mean", "cumsum", "topk"])
 def test_every_kernel_is_a_plain_spec_like_any_other(name: str) -> None:
     for case in cases_for_target(load(SPECS / f"{name}.wave.yaml"), "sm_90"):
         for one in case.kernels if case.before else ():

@@ -15,7 +15,8 @@ from wavespec.schema.cases import TargetCase
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_MX = (*({"M": rows, "N": 72, "K": 1024} for rows in (9, 9, 40, 40, 70, 70, 70, 130)), {"M": 70, "N": 72, "K": 96})
+_ROWS = (9, 9, 20, 20, 40, 40, 40, 70, 70, 70, 200, 130)
+_MX = (*({"M": rows, "N": 72, "K": 1024} for rows in _ROWS), {"M": 70, "N": 72, "K": 96})
 _IMAGES = {"N": 2, "H": 6, "W": 10, "R": 3, "S": 3}
 _ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}
 _POINTS = {"R": 1, "S": 1}
@@ -47,9 +48,19 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
     "sum_dim": ({"A": 1, "N": 65600, "B": 3}, {"A": 1, "N": 32800, "B": 8}, {"A": 1, "N": 32800, "B": 5}),
     "cross_entropy_mean": ({"M": 131108}, {"M": 131109}),
     "cumsum": ({"M": 1, "N": 65544}, {"M": 1, "N": 65541}),
+    "topk": (
+        {"M": 1, "N": 65544},
+        {"M": 2, "N": 16392},
+        {"M": 3, "N": 4104},
+        {"M": 1, "N": 16392},
+        {"M": 1, "N": 65541},
+        {"M": 2, "N": 16391},
+        {"M": 3, "N": 4099},
+        {"M": 1, "N": 16391},
+    ),
 }
 """Of each case that has kernels before, sizes such as it is for."""
-LONG = ("sum_dim", "cross_entropy_mean", "cumsum")
+LONG = ("sum_dim", "cross_entropy_mean", "cumsum", "topk")
 """Of which one type is enough: what is added takes long, and is the same in all."""
 CASES = [
     (subject, number, case)

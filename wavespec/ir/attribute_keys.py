@@ -67,6 +67,7 @@ Flag = Literal[
     "fresh",
     "landed",
     "mapped",
+    "of_wave",
     "once",
     "release",
     "reverse",

@@ -446,10 +446,11 @@ LET: Final = _declare(
 BIND: Final = _declare(
     "bind",
     "T x 1 ->",
-    "the same, with the integer that a lane holds for the value; `uniform`: that all lanes of the workgroup hold",
+    "the same, with the integer that a lane holds for the value; `uniform`: that all lanes of the workgroup hold, or, "
+    "with `of_wave`, those of a wave",
     Trait.NAMES_A_SYMBOL,
     operands=1,
-    attributes={"symbol": Kind.SYMBOL, "uniform": _FALSE},
+    attributes={"symbol": Kind.SYMBOL, "uniform": _FALSE, "of_wave": _FALSE},
 )
 IF: Final = _declare(
     "if",

@@ -1,4 +1,4 @@
-"""Tile kernel in, tile kernel out: a loop that looks for an extreme carries its rank in place of element and place."""
+"""Tile kernel in, tile kernel out: a loop that looks for extremes carries their ranks, not elements and places."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import renamed
-from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, REDUCE
+from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, REDUCE, TOPK
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.targets.machine import Machine
@@ -21,7 +21,7 @@ class CarryRanks(Pass):
     """Take an extreme's rank apart behind the loop that looks for it, not in each step.
 
     Before: a step makes a rank of the element and the place that the loop carries, the largest of it and of those of
-            the step, and of that the element and the place again.
+            the step, and of that the element and the place again; or the same of the several that `topk` finds.
     After:  where nothing else in the loop uses them, the loop carries the rank, so that its ``reduce`` is like any
             other one: lanes, waves and workgroups may join what they have behind the loop.  Elements of 64 bits keep
             their places apart: which of these count depends on the largest element.
@@ -54,8 +54,8 @@ def _taken_apart(loop: Op, rank: Op) -> dict[int, Op]:
     body, last = loop.body, rank["function"].removeprefix(_RANK)
     if loop.get("goes_on") is not None or not all(value in body.arguments for value in rank.operands):
         return {}
-    found = next((op for op in body.ops if op.is_(REDUCE) and op.operands[1:] == (rank.result,)), None)
-    if found is None or found["function"] != "maximum":
+    found = next((op for op in body.ops if op.is_(REDUCE | TOPK) and op.operands[1:] == (rank.result,)), None)
+    if found is None or (found.is_(REDUCE) and found["function"] != "maximum"):
         return {}
     parts = {
         number: next((op for op in body.ops if body.yields[number] in op.results), rank)

@@ -34,6 +34,7 @@ from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
 from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.lower.read_once import ReadOnce
+from wavespec.lower.restart_sums import RestartSums
 from wavespec.lower.round_copies import RoundCopies
 from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.scale_products import ScaleProducts
@@ -83,6 +84,7 @@ PASSES: tuple[Pass, ...] = (
     StageOperands(),
     StripTiles(),
     SumApart(),
+    RestartSums(),
     SplitReduction(),
     AssignLayouts(),
     DistributeCopies(),

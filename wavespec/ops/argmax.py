@@ -60,16 +60,24 @@ def reference(statement: ArgReduce, context: ReferenceContext) -> None:
 
 
 def first_of(
-    value: torch.Tensor, axis: int, count: int, start: tuple[torch.Tensor, torch.Tensor] | None, *, largest: bool
+    value: torch.Tensor,
+    axis: int,
+    count: int,
+    start: tuple[torch.Tensor, torch.Tensor] | None,
+    place: torch.Tensor | None = None,
+    *,
+    largest: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The ``count`` largest or smallest elements along an axis and their places, NaN before all, of equal ones those of
-    the first places; ``start``: further ones with their places."""
+    the first places; ``start``: further ones with their places; ``place``: where the elements are, if not where they
+    lie."""
     import torch
 
     shape = [extent if at == axis else 1 for at, extent in enumerate(value.shape)]
-    place = torch.arange(value.shape[axis]).reshape(shape).expand(value.shape)
+    if place is None:
+        place = torch.arange(value.shape[axis]).reshape(shape).expand(value.shape)
     if start is not None:
-        value, place = (torch.cat(both, axis) for both in ((start[0], value), (start[1].long(), place)))
+        value, place = (torch.cat(both, axis) for both in ((start[0], value), (start[1].long(), place.long())))
     # A stable sort keeps the order of places, and puts NaN last, or first where it is descending.
     by_place = place.argsort(dim=axis, stable=True)
     value, place = value.gather(axis, by_place), place.gather(axis, by_place)

@@ -14,6 +14,7 @@ from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.candidates import Candidates, InOrder
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
+from wavespec.ops.insertion import Insertion, Words
 from wavespec.ops.parts_of_waves import parts_of_waves
 from wavespec.ops.ranks import Rank, Ranks
 from wavespec.ops.reduce import identity, padded
@@ -23,11 +24,12 @@ from wavespec.schema.ops.topk import Topk
 def to_tile(statement: Topk, context: TileContext) -> None:
     name, value = statement.name, context.names[statement.value]
     ranks = Ranks(context, name, statement.span, largest=statement.largest)
-    rank: Rank = ranks.along(value, statement.dim)
+    places = None if statement.places is None else context.names[statement.places]
+    rank: Rank = ranks.along(value, statement.dim) if places is None else ranks.of(value, places)
     start: Rank = ()
     if statement.init is not None:
-        elements, places = (context.names[start] for start in statement.init)
-        start = ranks.of(elements, places)
+        elements, earlier = (context.names[start] for start in statement.init)
+        start = ranks.of(elements, earlier)
     dims = tuple(statement.k if dim == statement.dim else dim for dim in value.tile.dims)
     found = tuple(context.tile(f"{name}_found", dims, word.tile.dtype) for word in rank)
     context.add("topk", (*rank, *start), found, statement.span, node=name, dim=statement.dim, k=statement.k)
@@ -47,7 +49,8 @@ def result_layout(op: Op, layout: Layout) -> Layout:
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
-    """What ``init`` has is in order: its first is compared, and makes way for the next when it was the largest."""
+    """What ``init`` has is in order: what is larger is put among it; or its first is compared, and makes way for the
+    next when it was the largest."""
     build, words = context.build, len(op.results)
     value, start = op.operands[:words], op.operands[words:]
     layout, dim, hint = value[0].tile.layout, op["dim"], op.results[0].name
@@ -61,11 +64,41 @@ def to_thread(op: Op, context: ThreadContext) -> None:
             fragments = padded(context, fragments, layout, dim, context.origin(op)[dim], op["size"], nothing)
         ranks.append(_groups(context, fragments, layout, dim))
     is_run = not layout.projected([other for other in layout.dims if other != dim]).inner
-    groups = [Candidates(build, hint, group) for group in zip(*ranks, strict=True)]
     parts = [_in_order(context, context.fragments[word.name], count, is_run) for word in start]
+    if start and (others := _other_lanes(op, context, layout, dim)) is not None:
+
+        def largest_of(groups: Sequence[Sequence[Value]]) -> list[Value]:
+            joined = [_joined(context, group, is_run, hint) for group in groups]
+            return _everywhere(op, context, layout, dim, joined)
+
+        found = Insertion(context, hint, largest_of, others).inserted(ranks, parts)
+    else:
+        found = _searched(op, context, layout, ranks, parts, is_run)
+    for result, one in zip(op.results, found, strict=True):
+        packed = ([context.build.pack(part, hint)] if is_run else part for part in one)
+        context.fragments[result.name] = tuple(itertools.chain.from_iterable(packed))
+
+
+def _other_lanes(op: Op, context: ThreadContext, layout: Layout, dim: str) -> list[int] | None:
+    """The bits of the lane number in which lanes of a wave differ that have other places than those along the dim;
+    nothing where waves have a part of the dim each, or some only copy, so that a wave cannot take a step of its own."""
+    kernel, machine = context.kernel, context.machine
+    bits = lane_bits(op, layout, dim, kernel.lanes)
+    waves = any(count > 1 and name in layout.base_of(dim).symbols for name, count in kernel.waves)
+    if waves or kernel.producers or in_reach(bits, machine)[1] or kernel.lanes > machine.lanes:
+        return None
+    return [bit for bit in (1 << at for at in range((kernel.lanes - 1).bit_length())) if bit not in bits]
+
+
+def _searched(
+    op: Op, context: ThreadContext, layout: Layout, ranks: Words, parts: Words, is_run: bool
+) -> list[list[list[Value]]]:
+    """The largest of all, time after time."""
+    build, dim, hint = context.build, op["dim"], op.results[0].name
+    groups = [Candidates(build, hint, group) for group in zip(*ranks, strict=True)]
     known = [InOrder(build, hint, group) for group in zip(*parts, strict=True)]
-    found: list[list[list[Value]]] = [[[] for _ in groups] for _ in value]
-    for _ in range(count):
+    found: Words = [[[] for _ in groups] for _ in ranks]
+    for _ in range(op.results[0].tile.extent(op["k"])):
         for number, results in enumerate(found):
             joined = [_joined(context, group.compared, is_run, hint) for group in groups]
             largest = _everywhere(op, context, layout, dim, joined)
@@ -77,9 +110,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
                 result.append(one)
         for group in (*groups, *known):
             group.go_on()
-    for result, one in zip(op.results, found, strict=True):
-        packed = ([build.pack(part, hint)] if is_run else part for part in one)
-        context.fragments[result.name] = tuple(itertools.chain.from_iterable(packed))
+    return found
 
 
 def _groups(context: ThreadContext, fragments: Sequence[Value], layout: Layout, dim: str) -> list[list[Value]]:
@@ -138,7 +169,11 @@ def reference(statement: Topk, context: ReferenceContext) -> None:
             context.names[name].permute([context.dims[name].index(dim) for dim in made]) for name in statement.init
         )
         start = elements, places
-    found, place = first_of(value, axis, context.sizes[statement.k], start, largest=statement.largest)
+    places = None
+    if statement.places is not None:
+        own = context.dims[statement.places]
+        places = context.names[statement.places].permute([own.index(dim) for dim in dims])
+    found, place = first_of(value, axis, context.sizes[statement.k], start, places, largest=statement.largest)
     context.define(statement.name, made, found)
     if statement.indices is not None:
         context.define(statement.indices, made, place.to(context.plain(statement.dtype)))

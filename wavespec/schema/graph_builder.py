@@ -171,13 +171,15 @@ class GraphBuilder:
         k: Symbol | str,
         *,
         indices: str = "",
+        places: Value | None = None,
         init: tuple[Value, Value] | None = None,
         dtype: str = "i64",
         largest: bool = True,
     ) -> tuple[Value, Value]:
         """As many elements along a dim as `k`, a dim, has, the largest first, and under the name `indices`, if that is
-        there, their places."""
+        there, their places: along the dim, or those of `places`."""
         fields = {"indices": indices} if indices else {}
+        fields |= {} if places is None else {"places": str(places)}
         start = {} if init is None else {"init": tuple(map(str, init))}
         how = {"dim": str(dim), "k": str(k), "dtype": dtype, "largest": largest}
         return self._op("topk", name, value=str(value), **how, **fields, **start), Value(indices)

@@ -14,13 +14,17 @@ from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.index_parser import parse_index
 from wavespec.schema.language.models import Dim, KernelSpec, Tensor
 from wavespec.schema.made_kernels import free_name, plain_kernel, unfolded, with_sizes, words_of
-from wavespec.schema.ops import AnyOp, Formula, Iterate, Read, Reduce, Register, Scan, Write, every
+from wavespec.schema.ops import AnyOp, Formula, Iterate, Read, Reduce, Register, Scan, Topk, Write, every
+from wavespec.schema.ops.base import ValueType
 
 IDENTITIES = {"sum": (0, 0), "prod": (1, 1), "max": (-float("inf"), -1), "min": (float("inf"), 1)}
 """What changes nothing, by the reduction: of floating point; of integers the number, or that end of their range."""
 _JOINED = {"sum": "{} + {}", "prod": "{} * {}", "max": "maximum({}, {})", "min": "minimum({}, {})"}
 _ENDS = ("max", "min")
-_WAVES = 8
+_NOWHERE = 2**31 - 1
+"""Behind every place."""
+_WAVES, _CANDIDATES = 8, 512
+"""Waves of a workgroup that joins parts, and how many elements of theirs it looks for the largest in at once."""
 
 
 def needed_for_carry(loop: Iterate) -> tuple[AnyOp, ...]:
@@ -47,14 +51,17 @@ class KernelsOfParts:
         self.part, self.inside = free_name(spec, f"{dim}_part"), free_name(spec, f"{dim}_in_part")
         self.tile = next(one.tile for one in spec.constraints if isinstance(one, Tiling) and one.dim == dim)
         self.reductions = {op.name: op for op in loop.body if isinstance(op, Reduce)}
+        self.largest = {op.name: op for op in loop.body if isinstance(op, Topk)}
+        self.places = {op.indices: op for op in self.largest.values() if op.indices is not None}
+        self.found = free_name(spec, f"{dim}_found")
 
     def reducing(self) -> KernelSpec:
         """The kernel that finds, in each workgroup, what the loop carries behind one part."""
         starts = {name: free_name(self.spec, f"{name}_of_none") for name in self.loop.carry}
-        registers = [self._nothing(start, name, self._made(name)[1].shape) for name, start in starts.items()]
+        registers = [self._nothing(start, name, (self.part, *self._kind(name).dims)) for name, start in starts.items()]
         body = tuple(one for op in needed_for_carry(self.loop) for one in self._in_part(op, masked=True))
         loop = self.loop.model_copy(update={"dim": self.inside, "carry": starts, "body": body})
-        writes = [Write(value=f"{self.loop.name}.{name}", to=self._made(name)[0]) for name in starts]
+        writes = [one for name in starts for one in self._written(name)]
         read = {op.tensor for op in every(Read, body)}
         tensors = {name: tensor for name, tensor in self.spec.tensors.items() if name in read}
         tensors |= dict(map(self._made, starts))
@@ -64,16 +71,23 @@ class KernelsOfParts:
 
     def joining(self, before: KernelSpec) -> KernelSpec:
         """The kernel with a loop over the parts in place of that over the dim."""
-        body: list[AnyOp] = []
+        along = self.found if self.largest else self.part
+        body, read = list[AnyOp](), dict[str, str]()
         for name in self.loop.carry:
-            read = Read(name=free_name(self.spec, f"{name}_of_one"), tensor=self._made(name)[0])
-            body += [read, _changed(self.reductions[name], value=read.name, dim=self.part)]
-        loop = self.loop.model_copy(update={"dim": self.part, "body": tuple(body)})
+            read[name] = free_name(self.spec, f"{name}_of_one")
+            body.append(Read(name=read[name], tensor=self._made(name)[0]))
+            if name in self.reductions:
+                body.append(_changed(self.reductions[name], value=read[name], dim=along))
+        for name, op in self.largest.items():
+            body.append(_changed(op, value=read[name], dim=along, places=read[op.indices or ""]))
+        loop = self.loop.model_copy(update={"dim": along, "body": tuple(body)})
+        dims = {one: dim for one, dim in self._dims().items() if one == along}
+        size = dims[along].value or 1
         found: list[AnyConstraint] = [one for one in self.spec.constraints if getattr(one, "dim", "") != self.dim]
-        added: list[AnyConstraint] = [Tiling(dim=self.part, tile=_number(self.count))]
-        if not any(isinstance(one, Wave) for one in found) and not self.count % _WAVES:
-            added.append(Wave(dim=self.part, tile=_number(self.count // _WAVES)))
-        dims = {self.part: Dim(value=self.count)}
+        tile = min(_CANDIDATES, 1 << (size - 1).bit_length()) if self.largest else size
+        added: list[AnyConstraint] = [Tiling(dim=along, tile=_number(tile))]
+        if not self.largest and not any(isinstance(one, Wave) for one in found) and not size % _WAVES:
+            added.append(Wave(dim=along, tile=_number(size // _WAVES)))
         return self._behind(before, self._with_loop([loop]), [*found, *added], dims)
 
     def walking(self, before: KernelSpec) -> KernelSpec:
@@ -120,19 +134,55 @@ class KernelsOfParts:
     def _dims(self) -> dict[str, Dim]:
         """Parts are multiples of a tile: the last ones may have less, or nothing."""
         of_part = f"ceildiv({self.dim}, {self.count} * ({self.tile})) * ({self.tile})"
-        return {self.part: Dim(value=self.count), self.inside: Dim(equals=parse_expression(of_part))}
+        dims = {self.part: Dim(value=self.count), self.inside: Dim(equals=parse_expression(of_part))}
+        for op in self.largest.values():
+            dims[self.found] = Dim(value=self.count * (self.spec.dims[op.k].value or 1))
+        return dims
+
+    def _kind(self, name: str) -> ValueType:
+        """What is carried under a name."""
+        return self.types[f"{self.loop.name}.{name}"]
 
     def _made(self, name: str) -> tuple[str, Tensor]:
-        """The tensor that holds what is carried behind each part."""
-        kind = self.types[f"{self.loop.name}.{name}"]
+        """The tensor that holds what is carried behind each part; the largest elements of all parts side by side."""
+        kind, op = self._kind(name), self.largest.get(name) or self.places.get(name)
         shape = (self.part, *kind.dims)
+        if op is not None:
+            shape = tuple(self.found if dim == op.k else dim for dim in kind.dims)
         return free_name(self.spec, f"{name}_of_parts"), Tensor(shape=shape, dtype=kind.dtype, role="output")
+
+    def _written(self, name: str) -> list[AnyOp]:
+        """What writes it; places of a part as those of the dim, nowhere what lies behind that."""
+        result, made, op = f"{self.loop.name}.{name}", self._made(name)[0], self.places.get(name)
+        if name in self.reductions:
+            return [Write(value=result, to=made)]
+        if op is None:
+            op = self.largest[name]
+            return [Write(value=result, to=made, at=self._side_by_side(op))]
+        place, within = (free_name(self.spec, f"{name}_{what}") for what in ("of_all", "within"))
+        text = f"i64(index({self.part})) * size({self.inside}) + i64({result})"
+        known = f"{op.dtype}(where({place} < size({self.dim}), {place}, {_NOWHERE}))"
+        return [
+            Formula(name=place, text=text),
+            Formula(name=within, text=known),
+            Write(value=within, to=made, at=self._side_by_side(op)),
+        ]
+
+    def _side_by_side(self, op: Topk) -> dict[str, Expression]:
+        """The place of what is found in a part, among what is found in all of them."""
+        return {self.found: parse_index(f"{self.part} * size({op.k}) + {op.k}")}
 
     def _nothing(self, name: str, of: str, shape: tuple[str, ...]) -> Register:
         """What the reduction of a carried name starts from."""
-        dtype, word = self.types[f"{self.loop.name}.{of}"].dtype, self.reductions[of].word
+        dtype = self._kind(of).dtype
+        if of in self.places:
+            return Register(name=name, shape=shape, dtype=dtype, value=_NOWHERE)
+        ends = {name: "max" if op.largest else "min" for name, op in self.largest.items()}
+        word = ends[of] if of in ends else self.reductions[of].word
         number, of_integers = IDENTITIES[word]
-        if dtype[0] in "iu":
+        if dtype == "bool":
+            number = int(word == "min")
+        elif dtype[0] in "iu":
             bits, lowest = int(dtype[1:]), 0 if dtype[0] == "u" else -(2 ** (int(dtype[1:]) - 1))
             end = lowest if of_integers < 0 else lowest + 2**bits - 1
             number = end if word in _ENDS else of_integers
@@ -163,7 +213,7 @@ class KernelsOfParts:
             return [_changed(op, at=place)]
         if isinstance(op, Register):
             return [_changed(op, shape=tuple(self.inside if dim == self.dim else dim for dim in op.shape))]
-        if not isinstance(op, Reduce | Scan):
+        if not isinstance(op, Reduce | Scan | Topk):
             return [op]
         if not masked:
             return [_changed(op, dim=self.inside)]

@@ -4,7 +4,7 @@ that goes on from what they have found, come out: plain specs like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.checking.check_graph import plain_graph
@@ -12,10 +12,25 @@ from wavespec.schema.kernels_of_parts import IDENTITIES, KernelsOfParts, free_ax
 from wavespec.schema.language.base import Position
 from wavespec.schema.language.models import KernelSpec, Schedule
 from wavespec.schema.made_kernels import words_of
-from wavespec.schema.ops import Bitcast, Cast, Formula, Index, Iterate, Read, Reduce, Register, Scan, Size, Write, every
+from wavespec.schema.ops import (
+    AnyOp,
+    Bitcast,
+    Cast,
+    Formula,
+    Index,
+    Iterate,
+    Read,
+    Reduce,
+    Register,
+    Scan,
+    Size,
+    Topk,
+    Write,
+    every,
+)
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 
-_ALONG = (Read, Formula, Cast, Bitcast, Register, Size, Reduce, Scan, Write, *ELEMENTWISE)
+_ALONG = (Read, Formula, Cast, Bitcast, Register, Size, Reduce, Topk, Scan, Write, *ELEMENTWISE)
 """What a step may do of which each workgroup has a part."""
 _MOST_AXES = 5
 _LEAVE_OUT = "Leave out 'parts'."
@@ -83,8 +98,10 @@ def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:
     if any(one.dim == loop.dim for one in every(Index, plain_graph(spec)[0])):
         yield "its elements ask for their place", _LEAVE_OUT
     made = {op.name: op for op in loop.body if isinstance(op, Reduce)}
+    largest = [op for op in loop.body if isinstance(op, Topk)]
     needed = needed_for_carry(loop)
-    for name in loop.carry:
+    yield from _of_largest(spec, loop, largest, needed)
+    for name in loop.carry.keys() - {name for op in largest for name in (op.name, op.indices)}:
         op, uses = made.get(name), sum(words_of(one).count(name) for one in needed)
         if op is None or op.init != name or uses != 1 or op.along != (loop.dim,) or len(op.values) != 1:
             yield f"{quote(name)} is not only what a reduction has so far", _LEAVE_OUT
@@ -92,3 +109,17 @@ def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:
             yield f"parts of {quote(op.word)} cannot be joined by it", "Use 'sum', 'prod', 'max' or 'min'."
     if made.keys() - loop.carry.keys():
         yield f"{quote(loop.name)} reduces what it does not carry", _LEAVE_OUT
+
+
+def _of_largest(
+    spec: KernelSpec, loop: Iterate, found: list[Topk], needed: Sequence[AnyOp]
+) -> Iterator[tuple[str, str]]:
+    """Why the largest elements of parts are not those of the dim, or cannot be joined with what else is carried."""
+    for op in found:
+        uses = [word for one in needed for word in words_of(one) if word in (op.name, op.indices)]
+        if op.init != (op.name, op.indices) or op.dim != loop.dim or len(uses) != 3 or op.places is not None:
+            yield f"{quote(op.name)} does not go on from elements and places of {quote(loop.dim)} alone", _LEAVE_OUT
+        elif spec.dims[op.k].value is None:
+            yield f"{quote(op.k)} has no size of its own", f"Give it one: '{op.k}: {{value: 8}}'."
+    if found and (len(loop.carry) != 2 * len(found) or len({op.k for op in found}) > 1 or any(every(Write, loop.body))):
+        yield f"{quote(loop.name)} does more than 'topk' of one {quote(found[0].k)}", _LEAVE_OUT

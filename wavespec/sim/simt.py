@@ -153,8 +153,10 @@ class _Call:
 
 
 def strands_of(kernel: Kernel) -> int:
-    """The parts of a workgroup whose lanes run in step: all of it, or each wave where they have roles or wait."""
-    apart = kernel.producers > 0 or any(op.is_(_APART) or op.get("waves") for op in kernel.walk())
+    """The parts of a workgroup whose lanes run in step: all of it, or each wave where they have roles, wait, or have
+    loops of their own."""
+    ops = kernel.walk()
+    apart = kernel.producers > 0 or any(op.is_(_APART) or op.get("waves") or op.get("of_wave") for op in ops)
     return kernel.threads // kernel.lanes if apart else 1
 
 

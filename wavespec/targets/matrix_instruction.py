@@ -75,6 +75,9 @@ class MatrixInstruction:
     step of the unit rounds, and the longer the chain, the larger the numbers that are rounded."""
     short_chain: int = 0
     """The same where all of k is known to be at most two chains, so that few blocks are added; 0 = as ever."""
+    truncates: bool = False
+    """Whether what is added to a large sum loses bits that f32 would keep, always the same way: long sums go wrong by
+    more than operands of its types are rounded."""
     rounded_pairs: str = ""
     """How the compiler behind calls an instruction that rounds two vectors of f32, the second one's elements first, to
     one of bf16.  It takes numbers below the smallest normal one for zero, and results of this row are never such."""

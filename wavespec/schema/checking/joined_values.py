@@ -64,21 +64,23 @@ def first_place(op: ArgReduce, value: Value, start: int, init: tuple[Value, ...]
 
 
 def first_numbers(
-    op: Topk, value: Value, start: int, count: int, init: tuple[Value, ...] | None
+    op: Topk, value: Value, place: int | Value, count: int, init: tuple[Value, ...] | None
 ) -> tuple[Value, Value]:
-    """The ``count`` first elements and their places, counted from ``start``; ``init``: those before."""
+    """The ``count`` first elements and their places, counted from the first ``place`` if that is a number; ``init``:
+    those before."""
     kept = tuple(dim for dim in value.dims if dim != op.dim)
     made = tuple(op.k if dim == op.dim else dim for dim in value.dims)
     before = None if init is None else [one.along((*kept, op.k)) for one in init]
-    found = _first_of(value.along((*kept, op.dim)), start, count, before, largest=op.largest)
+    places = place if isinstance(place, int) else place.along((*kept, op.dim))
+    found = _first_of(value.along((*kept, op.dim)), places, count, before, largest=op.largest)
     dtypes = (value.dtype, op.dtype)
     pairs = zip(found, dtypes, strict=True)
-    numbers, places = (Value(made, dtype, Value((*kept, op.k), dtype, one).along(made)) for one, dtype in pairs)
-    return numbers, places
+    numbers, made_of = (Value(made, dtype, Value((*kept, op.k), dtype, one).along(made)) for one, dtype in pairs)
+    return numbers, made_of
 
 
 def _first_of(
-    array: Array, start: int, count: int, before: Sequence[Array] | None, *, largest: bool
+    array: Array, first: int | Array, count: int, before: Sequence[Array] | None, *, largest: bool
 ) -> tuple[Array, Array]:
     """The first elements by size along the last axis and their places, of equal ones the first.
 
@@ -86,7 +88,8 @@ def _first_of(
         Unknown: there are fewer, or some are NaN.
     """
     number: Array = array
-    place: Array = np.broadcast_to(np.array(range(start, start + array.shape[-1])), array.shape)
+    along = np.array(range(first, first + array.shape[-1])) if isinstance(first, int) else first
+    place: Array = np.broadcast_to(along, array.shape)
     if before is not None:
         wide = [np.broadcast_to(one, (*array.shape[:-1], one.shape[-1])) for one in before]
         number, place = np.concatenate([wide[0], number], -1), np.concatenate([wide[1], place], -1)

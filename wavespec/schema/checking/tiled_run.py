@@ -239,7 +239,8 @@ class TiledRun:
             place, extreme = first_place(op, value, start, init)
             found = {op.name: place, op.extreme: extreme}
         else:
-            numbers, places = first_numbers(op, value, start, self.sizes[op.k], init)
+            at = start if op.places is None else self._named(op.places)
+            numbers, places = first_numbers(op, value, at, self.sizes[op.k], init)
             found = {op.name: numbers, op.indices: places}
         self.names |= {name: one for name, one in found.items() if name is not None}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.dim_names import DimName
@@ -54,7 +56,10 @@ class Topk(ValueOp):
     largest: bool = True
     """Whether the largest elements are wanted; else the smallest, the smallest first."""
     indices: Name | None = None
-    """The name of a second result: the places of the elements along `dim`."""
+    """The name of a second result: the places of the elements along `dim`, or those of `places`."""
+    places: Annotated[Reference | None, Field(exclude_if=lambda value: value is None)] = None
+    """The places of the elements where these were found before, of the dims of the value and the type of the result;
+    absent: where they lie along `dim`."""
     init: tuple[Reference, Reference] | None = None
     """The elements and places found before, of the dims and types of the two results; absent: none."""
     dtype: Literal["i32", "i64"] = "i64"
@@ -75,6 +80,8 @@ class Topk(ValueOp):
             )
             scope.report(DimsMismatch(self.where("k"), message, about=[self.value]))
             return None
+        if self.places is not None:
+            self._check_places(scope, value)
         dims = tuple(count if dim == self.dim else dim for dim in value.dims)
         found, places = ValueType(dims, value.dtype), ValueType(dims, self.dtype)
         if self.init is not None:
@@ -84,3 +91,9 @@ class Topk(ValueOp):
         if self.indices is not None:
             scope.define(self.indices, places)
         return found
+
+    def _check_places(self, scope: Scope, value: ValueType) -> None:
+        places, own = scope.value(self, "places"), ValueType(value.dims, self.dtype)
+        if places is not None and (set(places.dims), places.dtype) != (set(own.dims), own.dtype):
+            message = f"The places of {quote(self.value)} are {own}; {quote(str(self.places))} is {places}."
+            scope.report(DimsMismatch(self.where("places"), message, about=[self.value, str(self.places)]))

@@ -1,0 +1,95 @@
+"""Tile kernel in, tile kernel out: where a matrix unit cuts off bits of long sums, each step sums from zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import ClassVar
+
+from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
+from wavespec.ir.tile_ops import ITERATE, MMA
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.tile_properties import products_have_three_operands
+from wavespec.targets.machine import Machine
+
+_LONG = 2048
+"""Elements of a sum up to which what is cut off is little."""
+_LEAST = 64
+"""Elements of a step whose sums are worth an addition."""
+_MOST_SUMS = 32
+"""Of a lane: it has as many for products that are under way, and for the total."""
+
+
+class RestartSums(Pass):
+    """Add up the sums of steps in f32, rounded to nearest, where the matrix unit cuts off what it adds to large sums.
+
+    Before: a loop carries sums that its products add to.
+    After:  where these may be long, come out in f32, and are few, the products of a step start at zero, and an
+            addition follows them.  What is cut off of a sum then grows with the length of a step, not with that of the
+            row.
+    Cases:  results of 16 bits hide it.  Few are sums where one tile has all rows, or all columns: memory is what such a
+            product waits for, and libraries add up parts of K.  Large tiles have no registers left for two sums, and
+            are as exact as those of libraries.
+    """
+
+    name: ClassVar[str] = "restart-sums"
+    requires = (products_have_three_operands,)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return any(row.truncates for row in machine.instructions)
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if all(one.dtype.bits <= 16 for one in kernel.memories if one.role in ("output", "inout")):
+            return kernel
+        fresh = fresh_names(kernel)
+
+        def change(loop: Op) -> tuple[Op, ...]:
+            length, step = loop["extent"].high, loop["step"]
+            if loop.get("once") or not step.is_const or step.value < _LEAST or (length is not None and length <= _LONG):
+                return (loop,)
+            body = loop.body
+            for argument, last in zip(body.arguments, body.yields, strict=True):
+                if (chain := _chain(body, argument, last)) and _is_for(chain, kernel, machine):
+                    body = _restarted(body, argument, chain, fresh)
+            return (loop if body is loop.body else replace(loop, region=body),)
+
+        return replace(kernel, body=rewrite(kernel.body, change, ITERATE))
+
+
+def _chain(body: Region, start: Value, last: Value) -> list[Op]:
+    """The products that add to ``start``, one behind the other, the last of which makes ``last``; none where something
+    else uses their sums."""
+    found, value = list[Op](), start
+    while value != last:
+        uses = [op for op in body.ops if any(value in inner.operands for inner in op.walk())]
+        if len(uses) != 1 or not uses[0].is_(MMA) or value not in uses[0].operands[2:]:
+            return []
+        found.append(uses[0])
+        value = uses[0].result
+    return found
+
+
+def _is_for(chain: list[Op], kernel: Kernel, machine: Machine) -> bool:
+    tile, sizes = chain[0].result.tile, kernel.all_sizes
+    sums = prod(tile.extents) // (kernel.wave_count * kernel.lanes)
+    most = [(sizes[dim].high if dim in sizes else None, tile.extent(dim)) for dim in tile.dims]
+    is_few = any(size is not None and size <= extent for size, extent in most)
+    return is_few and sums <= _MOST_SUMS and all(instruction_of(op, machine).truncates for op in chain)
+
+
+def _restarted(body: Region, start: Value, chain: list[Op], fresh: Callable[[str], str]) -> Region:
+    first, last = chain[0], chain[-1]
+    zero, part = (Value(fresh(start.name), start.type) for _ in range(2))
+    ops: list[Op] = []
+    for op in body.ops:
+        if op is first:
+            ops.append(Op("register", (), (zero,), attribute_pairs({"value": 0.0}), None, op.span, op.node))
+            op = replace(op, operands=(*op.operands[:2], zero))
+        if op.results == last.results:
+            total = attribute_pairs({"function": "add"})
+            ops.append(replace(op, results=(part,)))
+            op = Op("elementwise", (start, part), last.results, total, None, op.span, op.node)
+        ops.append(op)
+    return replace(body, ops=tuple(ops))
