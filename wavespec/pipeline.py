@@ -35,6 +35,7 @@ from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.check_shared import check_shared
 from wavespec.lower.contracts import are_checked
 from wavespec.lower.limit_code import check_lines, too_much_code
+from wavespec.lower.multiply_in_pairs import pairing_instruction
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
 from wavespec.lower.tile_to_thread import TileToThread
@@ -133,10 +134,15 @@ def _stages(kernel: IRKernel, machine: Machine, timings: Timings) -> Iterator[St
         if one is PASSES[-1] and not are_checked():  # else it was verified after each pass
             verify(kernel)
         if one.name == _LAST_OF_TILES:
-            machine = machine.narrowed(
-                {op["instruction"].partition(":")[0] for op in kernel.walk() if op.is_(MMA, DOT)}
-            )
+            machine = machine.narrowed(_instructions(kernel, machine))
         yield Stage(one.name, kernel, kernel is not before, machine)
+
+
+def _instructions(kernel: IRKernel, machine: Machine) -> set[str]:
+    """Those of products, and what sums of products may become."""
+    used = {op["instruction"].partition(":")[0] for op in kernel.walk() if op.is_(MMA, DOT)}
+    row = pairing_instruction(kernel, machine) if not used else None
+    return used if row is None else {row.name}
 
 
 def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) -> EmittedModule:

@@ -13,7 +13,7 @@ from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DType
 from wavespec.ir.kernel import Op, Region, Value, VectorType
-from wavespec.ir.thread_ops import MMA
+from wavespec.ir.thread_ops import DOT, MMA
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
 _NEAR = 4
@@ -40,6 +40,7 @@ class CpuProducts(Emitter):
         super().__init__(function)
         self.lanes, self.loops = lanes, loops
         self.normal = normal_sums(self.kernel, self.machine)
+        self.of_dots = {value.name for op in self.kernel.walk() if op.is_(DOT) for value in op.operands}
 
     def emit_for(self, op: Op) -> None:
         rows = {inner.operands[2].name: row for inner in op.body.ops if (row := self._row_beside(inner))}
@@ -85,6 +86,21 @@ class CpuProducts(Emitter):
         self.values[op.result.name] = tuple(
             Part(self.text.op(f'llvm.call_intrinsic "{rounding}"({part.name}) : {types}'), width) for part in parts
         )
+
+    def emit_transpose(self, op: Op) -> None:
+        """Of two vectors whose elements a product takes side by side, one shuffle of words."""
+        (value,), rows, columns = op.operands, op["rows"], op["columns"]
+        if op.result.name not in self.of_dots or rows != 2 or op["unit"] != 1 or value.vector.dtype.bits != 16:
+            self.lanes.emit_transpose(op)
+            return
+        dtype, size = value.vector.dtype, rows * columns
+        old, half, both = vector_type(dtype, columns), f"vector<{columns}xi16>", f"vector<{size}xi16>"
+        lines = [part.name for part in self.function.parts(value, [columns] * rows)]
+        one, other = (self.text.op(f"vector.bitcast {line} : {old} to {half}") for line in lines)
+        taken = [at + line * columns for at in range(columns) for line in range(rows)]
+        name = self.text.op(f"vector.shuffle {one}, {other} {taken} : {half}, {half}")
+        name = self.text.op(f"vector.bitcast {name} : {both} to {vector_type(dtype, size)}")
+        self.values[op.result.name] = (Part(name, size),)
 
     def _spread_runs(self, op: Op, row: MatrixInstruction) -> str:
         """A group of elements of each run of ``a``, in as many neighbouring lanes as have that matrix."""

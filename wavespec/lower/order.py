@@ -24,6 +24,7 @@ from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.match_operands import MatchOperands
 from wavespec.lower.multiply_by_lanes import MultiplyByLanes
+from wavespec.lower.multiply_in_pairs import MultiplyInPairs
 from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.pad_reads import PadReads
@@ -99,6 +100,7 @@ PASSES: tuple[Pass, ...] = (
     JoinProducts(),
     CountInFloats(),
     SplitChains(),
+    MultiplyInPairs(),
     SinkArithmetic(),
     PersistWorkgroups(),
     SpecializeWaves(),
