@@ -162,7 +162,7 @@ class Tiles(Emitter):
     def emit_cast(self, op: Op) -> None:
         known = self.sums.get(op.operands[0].name)
         if known is None or known.dtype != op.operands[0].vector.dtype:  # what was rounded stays rounded
-            self.lanes.emit_cast(op)
+            self.products.tables.emit_cast(op)
         else:
             self._keep(op.result, known)
 

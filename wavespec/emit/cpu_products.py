@@ -8,9 +8,10 @@ from dataclasses import replace
 from wavespec.emit.cpu_lanes import CpuLanes
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.loops import Loops
-from wavespec.emit.normal_sums import normal_sums
+from wavespec.emit.normal_sums import normal_sums, rounded_operands
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.emit.transpose import transposed_lines
+from wavespec.emit.word_tables import WordTables
 from wavespec.ir.dtype import DType
 from wavespec.ir.kernel import Op, Region, Value, VectorType
 from wavespec.ir.thread_ops import DOT, MMA
@@ -36,11 +37,13 @@ class CpuProducts(Emitter):
     3. a biased operand: what the bias adds to each column, which is taken away then.
     """
 
-    def __init__(self, function: Function, lanes: CpuLanes, loops: Loops) -> None:
+    def __init__(self, function: Function, lanes: CpuLanes, loops: Loops, tables: WordTables) -> None:
         super().__init__(function)
-        self.lanes, self.loops = lanes, loops
+        self.lanes, self.loops, self.tables = lanes, loops, tables
         self.normal = normal_sums(self.kernel, self.machine)
         self.of_dots = {value.name for op in self.kernel.walk() if op.is_(DOT) for value in op.operands}
+        self.rounded = rounded_operands(self.kernel, self.machine)
+        """By the name of a conversion's result."""
 
     def emit_for(self, op: Op) -> None:
         rows = {inner.operands[2].name: row for inner in op.body.ops if (row := self._row_beside(inner))}
@@ -75,11 +78,12 @@ class CpuProducts(Emitter):
         self.values[op.result.name] = (Part(result, acc.vector.elements),)
 
     def emit_cast(self, op: Op) -> None:
-        """Of sums that instructions left as those that round take them."""
+        """Of what instructions may round that know no numbers below the smallest normal one."""
         (value,), after = op.operands, op.result.vector.dtype
-        rounding, width = self.normal.get(value.name), self.lanes.width(value.vector.dtype)
-        if not rounding or after.name != "bf16" or value.vector.elements % width:
-            self.lanes.emit_cast(op)
+        rounding = self.normal.get(value.name) or self.rounded.get(op.result.name)
+        width = self.lanes.width(value.vector.dtype)
+        if not rounding or (value.vector.dtype.name, after.name) != ("f32", "bf16") or value.vector.elements % width:
+            self.tables.emit_cast(op)
             return
         types = f"({vector_type(value.vector.dtype, width)}) -> {vector_type(after, width)}"
         parts = self.function.parts(value, [width] * (value.vector.elements // width))

@@ -90,11 +90,11 @@ def _picked(text: MlirText, low: str, high: str, places: str) -> str:
 
 def _table(before: DType, after: DType, byte: int) -> tuple[int, int]:
     """One byte of the numbers that the codes without a sign stand for, in two words."""
-    codes = [_encoded(code, before, after) >> 8 * byte & 255 for code in range(1 << before.bits - 1)]
+    codes = [encoded(code, before, after) >> 8 * byte & 255 for code in range(1 << before.bits - 1)]
     return int.from_bytes(codes[:4], "little"), int.from_bytes(codes[4:], "little")
 
 
-def _encoded(code: int, before: DType, after: DType) -> int:
+def encoded(code: int, before: DType, after: DType) -> int:
     """The bits in ``after`` of what a code stands for, a subnormal or a normal number."""
     exponent, fraction = divmod(code, 1 << before.mantissa)
     number = (fraction + (min(exponent, 1) << before.mantissa)) * 2.0 ** (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from wavespec.emit.indices import Indices
+from wavespec.emit.look_up_codes import look_up_codes
 from wavespec.emit.memory_to_bytes import memory_to_bytes
 from wavespec.emit.mlir_text import MlirText, indented
 from wavespec.emit.registers import Parts, resized
@@ -62,7 +63,9 @@ class Function:
     def __init__(
         self, kernel: Kernel, machine: Machine, layout: str, index_bits: int, *, bounded_waits: bool = False
     ) -> None:
-        self.kernel, self.machine, self.layout = memory_to_bytes(kernel), machine, layout
+        kernel = memory_to_bytes(kernel)
+        self.kernel = look_up_codes(kernel) if machine.word_table else kernel
+        self.machine, self.layout = machine, layout
         self.index_bits, self.bounded_waits = index_bits, bounded_waits
         self.text = MlirText(machine.most_lines)
         self.indices = Indices(self.text, index_bits, self.kernel.present_sizes)

@@ -15,6 +15,7 @@ from wavespec.emit.loops import Loops
 from wavespec.emit.registers import mlir_type
 from wavespec.emit.scheduling import LeftToTheCompiler
 from wavespec.emit.shared_divisor import SharedDivisors
+from wavespec.emit.word_tables import WordTables
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, ELEMENTWISE, FOR, LOAD, STORE
 
@@ -29,7 +30,8 @@ def use_cpu(function: Function) -> None:
     memory = CpuMemory(function, lanes, frame.buffers)
     loops = Loops(function, lanes, end_body=frame.end_body)
     divisors = SharedDivisors(function, lanes)
-    products = CpuProducts(function, lanes, loops)
+    tables = WordTables(function, lanes)
+    products = CpuProducts(function, lanes, loops, tables)
     function.use(
         frame,
         lanes,
@@ -38,6 +40,7 @@ def use_cpu(function: Function) -> None:
         LeftToTheCompiler(function),
         memory,
         CpuAtomics(function, memory, lanes),
+        tables,
         products,
     )
     function.together(divisors.run, ELEMENTWISE)

@@ -1,12 +1,13 @@
-"""A kernel goes in; the values that are results of products whose instruction rounds numbers below the smallest normal
-one to zero come out, each with the instruction that rounds them to bf16."""
+"""A kernel goes in; the values that an instruction may round to bf16 that takes numbers below the smallest normal one for
+zero come out, each with that instruction: results of products that are never such, and what becomes operands of
+products that take those for zero as well."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import CONSTANT, DOT, FOR, MMA, PACK, SLICE
+from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.thread_ops import CAST, CONSTANT, DOT, FOR, MMA, PACK, PAD, SLICE
 from wavespec.targets.machine import Machine
 
 
@@ -15,6 +16,39 @@ def normal_sums(kernel: Kernel, machine: Machine) -> dict[str, str]:
     found = dict[str, str]()
     _look(kernel.body, machine, found)
     return {name: rounding for name, rounding in found.items() if rounding}
+
+
+_FACTORS = 2
+_TO_OPERANDS = SLICE | PACK | PAD
+_LOOKED_UP = "look_up"
+
+
+def rounded_operands(kernel: Kernel, machine: Machine) -> dict[str, str]:
+    """The instruction by the name of a conversion's result that nobody uses but products."""
+    users = dict[str, list[tuple[Op | None, int]]]()
+    for op in kernel.walk():
+        for number, value in enumerate(op.operands):
+            users.setdefault(value.name, []).append((op, number))
+        for value in op.region.yields if op.region else ():
+            users.setdefault(value.name, []).append((None, 0))
+    known = dict[str, str]()
+
+    def instruction(value: Value) -> str:
+        if value.name not in known:
+            found = {of_user(op, number) for op, number in users.get(value.name, ())}
+            known[value.name] = found.pop() if len(found) == 1 else ""
+        return known[value.name]
+
+    def of_user(op: Op | None, number: int) -> str:
+        if op is None:
+            return ""
+        if op.is_(MMA) and number < _FACTORS:
+            row = machine.instruction(op["instruction"])
+            return row.rounded_operands if row is not None else ""
+        return instruction(op.result) if op.is_(_TO_OPERANDS) or (op.name == _LOOKED_UP and number) else ""
+
+    casts = [op for op in kernel.walk() if op.is_(CAST) and op.result.vector.dtype.name == "bf16"]
+    return {op.result.name: found for op in casts if (found := instruction(op.result))}
 
 
 def _look(ops: Iterable[Op], machine: Machine, found: dict[str, str]) -> None:

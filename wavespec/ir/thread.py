@@ -135,8 +135,9 @@ class ThreadBuilder:
         mask: Mask = (),
         valid: Expr | None = None,
         mapped: bool = False,
+        apart: tuple[int, ...] = (),
     ) -> None:
-        said: dict[str, Any] = {"mapped": True} if mapped else {}
+        said: dict[str, Any] = {**({"mapped": True} if mapped else {}), **({"apart": apart} if apart else {})}
         said |= self._cache(memory)
         self.add(
             "store",

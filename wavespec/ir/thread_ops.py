@@ -150,11 +150,12 @@ STORE: Final = _declare(
     "store",
     "T x n ->",
     "`mapped`: a mapping of a spec says the place, so that several elements may have one; `cache`: `streaming`, what "
-    "is accessed is not accessed again soon, and need not stay in caches",
+    "is accessed is not accessed again soon, and need not stay in caches; `apart`: of what is combined, the axes of "
+    "the grid along which workgroups have elements of their own",
     Trait.WRITES_MEMORY,
     Trait.FILLS,
     operands=1,
-    attributes={**_GUARDED, "mapped": _FALSE, "cache": _CACHE},
+    attributes={**_GUARDED, "mapped": _FALSE, "cache": _CACHE, "apart": Attribute(Kind.NUMBERS, absent="none")},
 )
 ACCUMULATE: Final = _declare(
     "accumulate",

@@ -76,6 +76,20 @@ def unpacked_operands(kernel: Kernel, machine: Machine) -> dict[str, int]:
     return found
 
 
+def operands_of_lanes(kernel: Kernel, machine: Machine) -> dict[str, str]:
+    """Operands of products that take them from anywhere, on machines whose waves take turns, that follow element by
+    element from what is read, and all that they follow from: they are computed in registers, in front of each product.
+    Of each, the dim that is summed over."""
+    found = dict[str, str]()
+    for op in kernel.walk() if not machine.concurrent_waves else ():
+        row = instruction_of(op, machine) if op.is_(MMA) else None
+        if row is not None:
+            for value, fragment in zip(op.operands, (row.a, row.b), strict=False):
+                if fragment.staging == "none" and not fragment.bias:
+                    found |= dict.fromkeys(_chain(kernel, value), op["k"])
+    return found
+
+
 def laid_down_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
     """Values that follow element by element from what is read, and that waves lay down where the matrix unit takes the
     other operand of a product from."""

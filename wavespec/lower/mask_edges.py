@@ -24,8 +24,8 @@ class MaskEdges(Pass):
             whose size is not known to be a multiple of the tile; with a mapping, dims of the tile.  A promise in the
             spec (``multiple_of``, a fixed size) removes it, unless workgroups find the dim empty.  A read in place has
             ``clamped`` too, dims of the result: beyond their edge it may read the last element again, because what is
-            computed there is never stored, and needs no check; one with a mapping checks its places, and reads any
-            element or 0.  ``reduce``, ``topk``, ``pad`` and ``join`` have
+            computed there is never stored, and needs no check; one with a mapping checks the places that it computes,
+            and reads any element or 0.  ``reduce``, ``topk``, ``pad`` and ``join`` have
             ``masked`` where elements beyond the edge have to be left out.
     """
 
@@ -67,6 +67,7 @@ class MaskEdges(Pass):
                 sizes = kernel.all_sizes
                 edges = tuple(dim for dim in dims_of(op) if is_partial(dim, sizes[dim]))
                 unchecked = of_results & _checked_by_places(op) if are_costly(op) else set[str]()
+                unchecked |= of_results.intersection(op.get("clamped") or ())
                 beyond = tuple(dim for dim in edges if dim in unchecked)
                 op = op.with_(masked=tuple(dim for dim in edges if dim not in beyond))
                 return (op.with_(clamped=beyond) if beyond else op,)

@@ -19,6 +19,7 @@ from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.join_products import JoinProducts
 from wavespec.lower.join_waves import JoinWaves
+from wavespec.lower.keep_apart import KeepApart
 from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
@@ -107,6 +108,7 @@ PASSES: tuple[Pass, ...] = (
     RoundCopies(),
     PipelineLoops(),
     SerializeWaves(),
+    KeepApart(),
     ReadInPlace(),
     FetchAhead(),
     DropChecks(),

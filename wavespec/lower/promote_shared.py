@@ -18,8 +18,16 @@ from wavespec.lower.base import Pass
 from wavespec.lower.check_shared import SharedMemoryExceeded, check_shared
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.common_buffers import buffers_in_common, loops_before
-from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part, unpacked_operands
+from wavespec.lower.decoded_operands import (
+    arranged,
+    decoded_values,
+    laid_down_values,
+    operands_of_lanes,
+    staged_part,
+    unpacked_operands,
+)
 from wavespec.lower.empty_dims import may_be_empty
+from wavespec.lower.read_again import reading_again
 from wavespec.lower.read_beside import read_beside
 from wavespec.lower.staged_places import place_of, places_behind, reads_behind
 from wavespec.lower.tile_properties import (
@@ -155,7 +163,7 @@ class _Staging:
         self.filled_in: dict[str, int | None] = {}
         self.mapped: dict[tuple[Any, ...], str] = {}
         self.decoded = decoded_values(kernel, machine) | laid_down_values(kernel, machine)
-        self.unpacked = unpacked_operands(kernel, machine)
+        self.unpacked, self.of_lanes = unpacked_operands(kernel, machine), operands_of_lanes(kernel, machine)
         self.beside = read_beside(kernel, machine) - self.decoded
         self.within = within_others(kernel, machine)
         # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
@@ -211,6 +219,8 @@ class _Staging:
 
     def _read(self, op: Op) -> tuple[Op, ...]:
         source, value = seen_by(op, self.kernel), op.result
+        if (k := self.of_lanes.get(value.name)) is not None:
+            return (reading_again(op, source, k),)
         if value.name in self.in_branches:  # nobody else knows whether a step has it
             return (op.with_(direct=True),)
         product, fragment = self.operands.get(value.name, (None, None))

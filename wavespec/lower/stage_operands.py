@@ -14,7 +14,12 @@ from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.check_shared import check_shared
 from wavespec.lower.choose_instructions import instruction_of
-from wavespec.lower.decoded_operands import decoded_values, kept_operands, unpacked_operands
+from wavespec.lower.decoded_operands import (
+    decoded_values,
+    kept_operands,
+    operands_of_lanes,
+    unpacked_operands,
+)
 from wavespec.lower.product_layouts import product_layouts
 from wavespec.lower.promote_shared import unlike
 from wavespec.lower.thread_properties import memories_are_filled_first, shared_memory_fits
@@ -37,7 +42,8 @@ class StageOperands(Pass):
     After:  what follows the sums of another product, which the instruction has where it takes this operand, is padded
             with zeros beyond the edge of the dim that is summed over, and `extract`ed.  What lanes compute from staged
             tiles is padded, and stays in registers as well, where no waves share it; so does what they make of elements
-            that share bytes in a tensor.
+            that share bytes in a tensor, and on machines whose waves take turns what is computed of tensors for
+            instructions that take operands from anywhere.
             What else is no ``read``, or a ``direct`` one, is padded, written to a shared memory ``<name>.shared`` in
             the arrangement of the operand, and read there; ``by_unit`` a right one that the matrix unit takes from it,
             or both, in two buffers, where both are decoded from what is staged.
@@ -56,7 +62,7 @@ class StageOperands(Pass):
         reads = {op.result.name for op in kernel.walk() if op.is_(READ) and not op.get("direct")}
         makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
         decoded, in_place = decoded_values(kernel, machine), kept_operands(kernel, machine)
-        unpacked = unpacked_operands(kernel, machine)
+        unpacked, of_lanes = unpacked_operands(kernel, machine), operands_of_lanes(kernel, machine)
 
         def change(op: Op) -> tuple[Op, ...]:
             row, before, operands = instruction_of(op, machine), list[Op](), list(op.operands)
@@ -68,6 +74,10 @@ class StageOperands(Pass):
                 # The left one is taken from registers, unless both are decoded.
                 both = all(one.name in decoded and one.name not in in_place for one in op.operands[:2])
                 by_unit = row.reads_shared and (is_right or both)
+                if value.name in of_lanes:
+                    before += _in_registers(kernel, op, value, fragment, fresh)
+                    operands[number] = before[-1].result
+                    continue
                 if value.name in unpacked or (value.name in in_place and _is_staged(kernel, value, makers)):
                     before.append(_padded(kernel, op, value, fresh))
                     operands[number] = before[-1].result
@@ -144,6 +154,17 @@ def _kept(kernel: Kernel, product: Op, value: Value, fresh: Callable[[str], str]
     pad, part = _padded(kernel, product, value, fresh), Value(fresh(value.name), value.tile)
     origin = attribute_pairs({"origin": tuple((dim, const(0)) for dim in value.tile.dims)})
     return [pad, Op("extract", pad.results, (part,), origin, span=product.span, node=product.node)], part
+
+
+def _in_registers(
+    kernel: Kernel, product: Op, value: Value, fragment: Fragment, fresh: Callable[[str], str]
+) -> list[Op]:
+    """The operations that make an operand what the instruction takes, the last of them."""
+    pad = _padded(kernel, product, value, fresh)
+    if value.tile.dtype == fragment.dtype:
+        return [pad]
+    converted = Value(fresh(value.name), replace(value.tile, dtype=fragment.dtype))
+    return [pad, Op("cast", pad.results, (converted,), (), span=product.span, node=product.node)]
 
 
 def _padded(kernel: Kernel, product: Op, value: Value, fresh: Callable[[str], str]) -> Op:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.thread import ThreadBuilder
@@ -33,6 +35,10 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         context.fragments[result.name] = fragments
         return
 
+    if _is_found_in_table(value, result, context.machine):
+        context.fragments[result.name] = _found_in_table(build, fragments, result, context.machine)
+        return
+
     def piece(value: Value) -> Value:
         if is_small_float(value.vector.dtype) and not _has_instruction(value, context.machine):
             value = small_to_f32(context.build, value, result.name)
@@ -48,6 +54,29 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 def _has_instruction(value: Value, machine: Machine) -> bool:
     """Whether the machine makes f32 of elements itself, by way of f16, which has all of their numbers."""
     return value.vector.dtype.name in machine.widened_pairs and value.vector.elements % _PAIR == 0
+
+
+def _is_found_in_table(value: Value, result: Value, machine: Machine) -> bool:
+    """Whether bf16 come from a table of what codes of 8 bits without their sign stand for, whole vectors at a time."""
+    small, layout = value.tile.dtype, result.tile.layout
+    assert layout is not None
+    has_table = machine.word_tables and small.name in _IN_TABLES and result.tile.dtype.name == "bf16"
+    return bool(has_table) and layout.elements * DTYPES["bf16"].bytes % machine.vector_bytes == 0
+
+
+_IN_TABLES = ("f8e4m3fn", "f8e5m2")
+
+
+def _found_in_table(
+    build: ThreadBuilder, fragments: Sequence[Value], result: Value, machine: Machine
+) -> tuple[Value, ...]:
+    """The fragments by way of vectors of the machine, however long they are."""
+    dtype, layout = result.tile.dtype, result.tile.layout
+    assert layout is not None
+    codes, width, size = build.pack(list(fragments)), machine.vector_bytes // dtype.bytes, layout.fragment_elements
+    vectors = (build.slice(codes, start, width, result.name) for start in range(0, layout.elements, width))
+    words = build.pack([build.cast(one, dtype, result.name) for one in vectors], result.name)
+    return tuple(build.slice(words, start, size, result.name) for start in range(0, layout.elements, size))
 
 
 def _four_bits(build: ThreadBuilder, value: Value, hint: str) -> Value:

@@ -15,6 +15,7 @@ from wavespec.ir.tile_ops import ITERATE
 from wavespec.ops.accesses import coordinates_in, edge, regroup
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.mapped_accesses import mapped_places
+from wavespec.ops.own_elements import axes_apart, combine_own
 from wavespec.ops.parts_of_waves import parts_of_waves
 from wavespec.targets.machine import Machine
 
@@ -55,6 +56,9 @@ def write_combined(op: Op, context: ThreadContext) -> None:
     assert layout is not None
     if memory.dtype.name not in context.machine.globals.atomics.get(op["combine"], ()):
         raise AtomicNotPossible(op.span, op["combine"], memory, context.machine)
+    if axes := axes_apart(kernel, context.machine):
+        combine_own(op, FUNCTIONS.get(op["combine"], op["combine"]), _holders(kernel, op, layout).mask, axes, context)
+        return
     values = (op.operands[0], op.operands[-1]) if op.get("expected") else op.operands[:1]
     holders = _holders(kernel, op, layout)
     if op.get("at"):

@@ -33,7 +33,8 @@ class MappedTensor:
 
     ``at``: the place of an element, for every dim of the tensor.  ``edges``: dims of the tile whose last tile may be
     partial, with their sizes.  ``is_whole``: one lane has a whole tile, and would divide for each of its rows.
-    ``outside``: of an element that the mapping leaves out one of them is above 0.
+    ``outside``: of an element that the mapping leaves out one of them is above 0.  ``clamped``: dims of the tile beyond
+    whose edge the last element is read, where its place is the index.
     """
 
     memory: Memory
@@ -41,6 +42,7 @@ class MappedTensor:
     edges: tuple[tuple[str, Expr], ...]
     is_whole: bool = False
     outside: tuple[Expr, ...] = ()
+    clamped: tuple[str, ...] = ()
 
     def element(self, tile: Coordinates, values: Coordinates) -> _Element:
         """Where an element of the tile lives, and when it does: its checks are those that its range leaves open."""
@@ -50,7 +52,7 @@ class MappedTensor:
         mask: list[tuple[Expr, Expr]] = [(tile[dim], size) for dim, size in self.edges]
         for (dim, expr), size in zip(self.at, self.memory.shape, strict=True):
             if expr is index_of(dim):
-                places[dim] = tile[dim]
+                places[dim] = minimum(tile[dim], size - 1) if dim in self.clamped else tile[dim]
                 continue
             used = tuple([(name, known[name]) for name in expr.symbols if name in known])
             places[dim], checks = _place(expr, size, used, is_whole=self.is_whole)
@@ -102,7 +104,9 @@ class MappedPiece:
 
 def mapped_tensor(op: Op, context: ThreadContext, memory: Memory) -> MappedTensor:
     edges = tuple((dim, context.kernel.size(dim)) for dim in op.get("masked", ()))
-    return MappedTensor(memory, op["at"], edges, context.kernel.lanes == 1, op.get("outside", ()))
+    return MappedTensor(
+        memory, op["at"], edges, context.kernel.lanes == 1, op.get("outside", ()), op.get("clamped", ())
+    )
 
 
 def mapped_pieces(
@@ -132,14 +136,14 @@ def read_mapped(op: Op, context: ThreadContext) -> tuple[Value, ...]:
     if not _is_long(op, layout, op.operands, context):
         return _loaded_tile(op, layout, context)
     memory = memory_for(op.result, context)
-    with blocks(op, layout, _widest(op, context), context) as (one, block):
+    with blocks(op, layout, widest_mapped(op, context), context) as (one, block):
         put(memory, block, _loaded_tile(one, block, context), context)
     return got(op.result, memory, context)
 
 
 def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value, ...]:
     memory, name = context.kernel.memory(op["memory"]), op.result.name
-    pieces = _pieces(op, layout, op.operands, _widest(op, context), context)
+    pieces = tile_pieces(op, layout, op.operands, widest_mapped(op, context), context)
     loaded: list[Value] = []
     # Elements may be one and the same: neighbours, such as the scale of a block, or those that windows share.
     once: dict[tuple[int, Expr, Mask, Expr | None], Value] = {}
@@ -168,7 +172,7 @@ def write_mapped(op: Op, context: ThreadContext) -> None:
     if not _is_long(op, layout, op.operands[1:], context):
         _store_tile(op, layout, context)
         return
-    with blocks(op, layout, _widest(op, context), context) as (one, block):
+    with blocks(op, layout, widest_mapped(op, context), context) as (one, block):
         _store_tile(one, block, context)
 
 
@@ -178,7 +182,7 @@ def _store_tile(op: Op, layout: Layout, context: ThreadContext) -> None:
     if turned := _blocks_across(op, layout, memory, context):
         fragments = turned.of_fragments(build, fragments, op.operands[0].name)
         layout, size = turned.lines, turned.width
-    for piece in _pieces(op, layout, op.operands[1:], min(_widest(op, context), size), context):
+    for piece in tile_pieces(op, layout, op.operands[1:], min(widest_mapped(op, context), size), context):
         number, first = divmod(piece.register, size)
         stored = build.slice(fragments[number], first, piece.width)
         build.store(stored, memory.name, piece.offset, mask=piece.mask, valid=piece.valid, mapped=True)
@@ -211,7 +215,7 @@ def _is_long(op: Op, layout: Layout, operands: Sequence[Value], context: ThreadC
         for place in layout.register_offsets()
     )
     tensor = mapped_tensor(op, context, context.kernel.memory(op["memory"]))
-    pieces = mapped_pieces(tensor, tiles, unknown, _widest(op, context), context.machine)
+    pieces = mapped_pieces(tensor, tiles, unknown, widest_mapped(op, context), context.machine)
     return any(islice(pieces, _MOST_PIECES, None))
 
 
@@ -220,7 +224,7 @@ def _unknown(value: Value, place: Mapping[str, int]) -> Expr:
     return value_symbol(f"{value.name} at {[place[dim] for dim in value.tile.dims]}", value.tile.dtype)
 
 
-def _widest(op: Op, context: ThreadContext) -> int:
+def widest_mapped(op: Op, context: ThreadContext) -> int:
     """Elements of the widest access."""
     return max(1, context.machine.globals.access_bytes // context.kernel.memory(op["memory"]).dtype.bytes)
 
@@ -237,7 +241,7 @@ def mapped_places(op: Op, layout: Layout, context: ThreadContext) -> list[tuple[
     return [(one.offset, one.mask) for one in elements]
 
 
-def _pieces(
+def tile_pieces(
     op: Op, layout: Layout, operands: Sequence[Value], widest: int, context: ThreadContext
 ) -> list[MappedPiece]:
     origin, memory = context.origin(op), context.kernel.memory(op["memory"])

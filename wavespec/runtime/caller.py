@@ -21,6 +21,7 @@ from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.runtime.scalars import Passed
 
+_PLANS_KEPT: Final = 8
 _CALLS_KEPT: Final = 1024
 
 # A call takes some µs in all, of which Python's loops over tensors were half: these run over them in C.
@@ -87,10 +88,19 @@ class Call:
     """The tensors that have to be contiguous."""
     apart: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
     """Addresses of tensors of which none that is written is known to share memory with another."""
+    plans: dict[tuple[int, ...], LaunchPlan] = field(default_factory=dict[tuple[int, ...], LaunchPlan])
+    """With the words of scalars that calls had, which are mostly the same."""
 
     def plan_with(self, words: tuple[int, ...]) -> LaunchPlan:
         """The plan of a call with these words of scalars."""
-        return self.plan.with_words(words) if words else self.plan
+        if not words:
+            return self.plan
+        plan = self.plans.get(words)
+        if plan is None:
+            if len(self.plans) >= _PLANS_KEPT:
+                self.plans.clear()
+            plan = self.plans[words] = self.plan.with_words(words)
+        return plan
 
 
 def _alignment(tensor: Tensor) -> int:

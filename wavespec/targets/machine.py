@@ -193,6 +193,11 @@ class Machine:
     widened_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Types of 8 bits and less of which two are made numbers of 16 bits at a time: by an instruction, and what it calls
     them, or where that is empty by their bits."""
+    word_table: str = ""
+    """How the compiler behind calls an instruction on two vectors of 32 words of 16 bits, a table and places: each
+    place becomes the word of the table that its last five bits number."""
+    word_tables: str = ""
+    """The same of one on three: a table, places, which have six bits, and the rest of the table."""
     vector_bytes: int = 0
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory

@@ -1,0 +1,91 @@
+"""Codes of 8 bits and less in; the words of 16 bits that vectors of a machine have for them in tables out."""
+
+from __future__ import annotations
+
+from wavespec.emit.decoded import encoded
+from wavespec.emit.function import Emitter, Function
+from wavespec.emit.lane_operations import LaneOperations
+from wavespec.emit.look_up_codes import AT_ONCE
+from wavespec.emit.registers import Part, vector_type
+from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.kernel import Op
+
+_BESIDE = 12
+"""Bits from a code to the same place in the next word."""
+_WORDS = f"vector<{AT_ONCE}xi16>"
+_SIGN, _INFINITY, _NAN = 0x80, 0x7F80, 0x7FC0
+
+
+class WordTables(Emitter):
+    """Writes `look_up`, and conversions of f8 to bf16; ``lanes`` writes all others."""
+
+    def __init__(self, function: Function, lanes: LaneOperations) -> None:
+        super().__init__(function)
+        self.lanes = lanes
+
+    def emit_look_up(self, op: Op) -> None:
+        """The table is there twice, so that what places have above their code does not matter: a byte and the same twelve
+        bits further up has the first code in its lower word, the second one in the other."""
+        bytes_, table = op.operands
+        dtype, text, half = op.result.vector.dtype, self.text, AT_ONCE // 2
+        pairs, small = f"vector<{half}xi32>", f"vector<{half}xi8>"
+        type_, one = vector_type(dtype, AT_ONCE), vector_type(dtype, half)
+        name, twice = self.function.whole(table), [*range(half), *range(half)]
+        twin = text.op(f"vector.shuffle {name}, {name} {twice} : {one}, {one}")
+        twin = text.op(f"arith.bitcast {twin} : {type_} to {_WORDS}")
+        parts = list[Part]()
+        for part in self.function.parts(bytes_, [half] * (bytes_.vector.elements // half)):
+            low = text.op(f"arith.extui {part.name} : {small} to {pairs}")
+            high = text.op(f"arith.shli {low}, {text.constant(_BESIDE, pairs)} : {pairs}")
+            places = text.op(f"arith.ori {low}, {high} : {pairs}")
+            places = text.op(f"vector.bitcast {places} : {pairs} to {_WORDS}")
+            how = f"({_WORDS}, {_WORDS}) -> {_WORDS}"
+            found = text.op(f'llvm.call_intrinsic "{self.machine.word_table}"({twin}, {places}) : {how}')
+            parts.append(Part(text.op(f"arith.bitcast {found} : {_WORDS} to {type_}"), AT_ONCE))
+        self.values[op.result.name] = tuple(parts)
+
+    def emit_cast(self, op: Op) -> None:
+        (value,), after = op.operands, op.result.vector
+        if not is_in_tables(value.vector.dtype, after.dtype) or after.elements % AT_ONCE:
+            self.lanes.emit_cast(op)
+            return
+        tables = _tables(value.vector.dtype)
+        self.values[op.result.name] = tuple(
+            Part(self._found(part.name, tables, after.dtype), AT_ONCE)
+            for part in self.function.parts(value, [AT_ONCE] * (after.elements // AT_ONCE))
+        )
+
+    def _found(self, codes: str, tables: list[list[int]], dtype: DType) -> str:
+        """Of codes with seven bits beside their sign: two look-ups by six, of which the seventh chooses one."""
+        text, small = self.text, f"vector<{AT_ONCE}xi8>"
+        places = text.op(f"arith.extui {codes} : {small} to {_WORDS}")
+        names = [text.numbers(table, _WORDS) for table in tables]
+        how = f"({_WORDS}, {_WORDS}, {_WORDS}) -> {_WORDS}"
+        lower, upper = (
+            text.op(f'llvm.call_intrinsic "{self.machine.word_tables}"({low}, {places}, {high}) : {how}')
+            for low, high in zip(names[::2], names[1::2], strict=True)
+        )
+        seventh = text.op(f"arith.andi {places}, {text.constant(_SIGN >> 1, _WORDS)} : {_WORDS}")
+        is_upper = text.op(f"arith.cmpi ne, {seventh}, {text.constant(0, _WORDS)} : {_WORDS}")
+        magnitude = text.op(f"arith.select {is_upper}, {upper}, {lower} : vector<{AT_ONCE}xi1>, {_WORDS}")
+        moved = text.op(f"arith.shli {places}, {text.constant(8, _WORDS)} : {_WORDS}")
+        sign = text.op(f"arith.andi {moved}, {text.constant(-(_SIGN << 8), _WORDS)} : {_WORDS}")
+        bits = text.op(f"arith.ori {magnitude}, {sign} : {_WORDS}")
+        return text.op(f"arith.bitcast {bits} : {_WORDS} to {vector_type(dtype, AT_ONCE)}")
+
+
+def is_in_tables(before: DType, after: DType) -> bool:
+    return before.name in ("f8e4m3fn", "f8e5m2") and after.name == "bf16"
+
+
+def _tables(dtype: DType) -> list[list[int]]:
+    """What codes without a sign stand for as bf16, in vectors."""
+    words = [_word(code, dtype) for code in range(_SIGN)]
+    return [words[start : start + AT_ONCE] for start in range(0, _SIGN, AT_ONCE)]
+
+
+def _word(code: int, dtype: DType) -> int:
+    last = _SIGN - (1 << dtype.mantissa)  # the largest exponent: of numbers, too, where there is no infinity
+    if dtype.name == "f8e5m2" and code >= last:
+        return _INFINITY if code == last else _NAN
+    return _NAN if code == _SIGN - 1 else encoded(code, dtype, DTYPES["bf16"])
