@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
-from wavespec.schema.language.constraints import AnyConstraint, Device, Hardware, Tiling, Wave, Workgroup
+from wavespec.schema.language.constraints import AnyConstraint, Device, Tiling, Wave, Workgroup
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
@@ -113,7 +113,7 @@ class _Plan:
         tiles = tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), {}))
         found: dict[str, Any] = {
             "params": {name: parse_expression(str(number)) for name, number in tiles.params.items()},
-            "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry)),
+            "constraints": (*self._constraints(tiles, entry), *self.spec.constraints),
             "tensors": {name: {"space": "shared"} for name in self._staged(entry)},
         }
         return {**found, "schedule": tiles.schedule} if tiles.schedule else found
@@ -122,17 +122,6 @@ class _Plan:
         """Operands that the spec leaves where they are, where the table stages them."""
         names = self.roles.operands if entry.get("staged", True) else ()
         return [name for name in names if self.spec.tensors[name].space == "global"]
-
-    def _own_constraints(self, entry: _Entry) -> Iterator[AnyConstraint]:
-        """What the spec says, with the matrix instruction of the entry where it names none."""
-        name = entry.get("mma", "auto").format(columns=entry["wave"]["columns"] if "mma" in entry else 0)
-        given = [one for one in self.spec.constraints if isinstance(one, Hardware)]
-        yield from (one for one in self.spec.constraints if not isinstance(one, Hardware) or name == "auto")
-        for one in given or [Hardware.model_validate({"settings": {}})]:
-            if name != "auto":
-                own = one.settings.mma in (None, "auto")
-                settings = one.settings.model_copy(update={"mma": name}) if own else one.settings
-                yield one.model_copy(update={"settings": settings})
 
     def _constraints(self, tiles: Tiles, entry: _Entry) -> Iterator[AnyConstraint]:
         roles = self.roles
@@ -166,7 +155,6 @@ class _Plan:
             "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),
             "decoded": str(int(roles.decoded)),
-            "contiguous": str(int(roles.contiguous)),
             "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
         }
         text = text if roles.alone else text.replace("batch * ", "")

@@ -59,19 +59,9 @@ class Roles:
     whole: tuple[str, ...]
     """Dims that a value needs all of: those that ops join elements along, outside of a loop over them."""
     operands: tuple[str, ...]
-    """Tensors that products take their operands from as they are."""
-    products: int
-    """Sums of products beside each other."""
+    """Tensors that products take their operands from as they are, or whose rows become columns."""
     bits: int
     """Of an element of what is multiplied, else of what is read most."""
-    decoded: bool
-    """Whether something is done to an operand of a product between its tensor and the product, or scales it."""
-    contiguous: bool
-    """Whether operands that are read have their elements along the steps side by side."""
-    mapped: tuple[str, ...]
-    """Tensors among the operands whose elements are found by a mapping."""
-    sums: bool
-    """Whether loops do nothing but join elements, in any order."""
     single: bool
     """Whether loops are over all of one dim, and nothing decides what runs."""
     uniform: frozenset[str]
@@ -82,8 +72,16 @@ class Roles:
     """Dims of one size."""
     values: tuple[tuple[tuple[str, ...], int], ...]
     """Dims and bits of every value."""
+    sums: bool = False
+    """Whether loops do nothing but join elements, in any order."""
+    products: int = 0
+    """Sums of products beside each other."""
+    decoded: bool = False
+    """Whether something is done to an operand of a product between its tensor and the product, or scales it."""
+    mapped: tuple[str, ...] = ()
+    """Tensors among the operands whose elements are found by a mapping."""
     staged: tuple[tuple[tuple[str, ...], int], ...] = ()
-    """The same of operands of products that are read."""
+    """Dims and bits of the operands of products that are read."""
 
 
 def roles_of(spec: KernelSpec) -> Roles | None:
@@ -142,25 +140,21 @@ class _Graph:
             rows, columns = rows or columns, ""
         steps = next((dim for dim in self.loops if dim in last), next(iter(self.loops), ""))
         return Roles(
-            kind,
-            rows,
-            columns,
-            (steps,) if steps else (),
-            self._alone(results, {rows, columns}),
-            tuple(dim for dim in self.loops if dim != steps),
-            whole,
-            self._tensors_across(across) if across else (),
-            0,
-            self._bits(()),
-            False,
-            True,
-            (),
-            self._only_sums(),
-            self._is_single(),
-            self._uniform(),
-            self._is_ordered(),
-            self.fixed,
-            self._values(),
+            kind=kind,
+            rows=rows,
+            columns=columns,
+            steps=(steps,) if steps else (),
+            alone=self._alone(results, {rows, columns}),
+            walked=tuple(dim for dim in self.loops if dim != steps),
+            whole=whole,
+            operands=self._tensors_across(across) if across else (),
+            bits=self._bits(()),
+            sums=self._only_sums(),
+            single=self._is_single(),
+            uniform=self._uniform(),
+            ordered=self._is_ordered(),
+            fixed=self.fixed,
+            values=self._values(),
         )
 
     def _of_products(self, products: Sequence[Mma], results: Sequence[str], whole: tuple[str, ...]) -> Roles:
@@ -180,34 +174,31 @@ class _Graph:
         operands = [reads[name].tensor for name in names if name in reads]
         is_decoded = any(one not in reads for op in looped for one in (op.lhs, op.rhs)) and not chained
         return Roles(
-            "attention" if chained else "products",
-            row,
-            column,
-            tuple(steps),
-            self._alone(results, {row, column}),
-            tuple(dim for dim in self.loops if dim not in steps),
-            whole,
-            tuple(dict.fromkeys(operands)),
-            len({op.acc for op in looped}),
-            self._bits(operands),
-            is_decoded or any(op.scales is not None for op in products),
-            all(self._is_along(reads[name], steps) for name in names if name in reads),
-            tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
-            False,
-            self._is_single(),
-            self._uniform(),
-            self._is_ordered(),
-            self.fixed,
-            self._values(),
-            tuple({name: self._typed(name) for name in names if name in reads}.values()),
+            kind="attention" if chained else "products",
+            rows=row,
+            columns=column,
+            steps=tuple(steps),
+            alone=self._alone(results, {row, column}),
+            walked=tuple(dim for dim in self.loops if dim not in steps),
+            whole=whole,
+            operands=tuple(dict.fromkeys(operands)),
+            bits=self._bits(operands),
+            products=len({op.acc for op in looped}),
+            decoded=is_decoded or any(op.scales is not None for op in products),
+            mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
+            staged=tuple({name: self._typed(name) for name in names if name in reads}.values()),
+            single=self._is_single(),
+            uniform=self._uniform(),
+            ordered=self._is_ordered(),
+            fixed=self.fixed,
+            values=self._values(),
         )
 
     def _sides(self, op: Mma) -> tuple[list[str], list[str]]:
         """The dims of the rows of a product, and those of its columns."""
         lhs, rhs, acc = (self.types[one].dims for one in (op.lhs, op.rhs, op.acc))
-        return [dim for dim in lhs if dim in acc and dim not in rhs], [
-            dim for dim in rhs if dim in acc and dim not in lhs
-        ]
+        rows = [dim for dim in lhs if dim in acc and dim not in rhs]
+        return rows, [dim for dim in rhs if dim in acc and dim not in lhs]
 
     def _summed(self, op: Mma) -> set[str]:
         return set(self.types[op.lhs].dims) & set(self.types[op.rhs].dims) - set(self.types[op.acc].dims)
@@ -228,11 +219,6 @@ class _Graph:
 
     def _is_ordered(self) -> bool:
         return any(isinstance(op, Scan | ArgReduce | Joined | Topk | Take | Random) for op in walk(self.ops))
-
-    def _is_along(self, read: Read, steps: Sequence[str]) -> bool:
-        """Whether neighbours in a tensor are neighbours along steps."""
-        last = self.spec.tensors[read.tensor].shape[-1]
-        return {*read.at[last].names()} & self.spec.dims.keys() <= {*steps} if last in read.at else last in steps
 
     def _uniform(self) -> frozenset[str]:
         written = [getattr(op, field, None) for op in walk(self.ops) for field in _DECIDING]
