@@ -116,7 +116,7 @@ def shared_out(used: str) -> str:
     loop = summed("%carried").replace("extent", "lower = [wg0*32], extent")
     return (
         f'{loop}%all = cluster_sum %sum {{index = [0], memory = "s", origin = (("M", [0],),), signal = "s", width = 4}} : '
-        f"tile<M: 32, N: 32, f32>\n%r = cast {used} : tile<M: 32, N: 32, f16>\n"
+        f'tile<M: 32, N: 32, f32>\nwrite {used} {{memory = "c", origin = (("M", [wg0*32],), ("N", [0],),)}}\n'
     )
 
 
@@ -187,7 +187,7 @@ CASES: dict[Property, tuple[Kernel, Kernel, str]] = {
     properties.shares_are_summed_up: (
         SPLIT.kernel(shared_out("%all")),
         SPLIT.kernel(shared_out("%sum")),
-        "operation 'cast': %sum is the sum of some steps",
+        "operation 'write': %sum is the sum of some steps",
     ),
     properties.waves_are_summed_up: (
         SHARING.kernel(CHOSEN_OF_TILES + WAVE_SUM + USED.format("%total")),

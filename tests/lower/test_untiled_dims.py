@@ -89,7 +89,9 @@ def with_constraint(text: str, line: str) -> str:
 
 def whole(text: str, hint: str) -> str:
     """With the largest size and the one tile that a hint names."""
-    match = re.search(r"\{(\w+): (\{max: \d+\})\} in 'dims' and (\{tiling: \w+, tile: \d+\}) in 'constraints'", hint)
+    match = re.search(
+        r"\{(\w+): (\{max: \d+\})\} in 'dims' and, where there are 'constraints', (\{tiling: \w+, tile: \d+\})", hint
+    )
     assert match, hint
     dim, largest, tile = match.groups()
     return with_constraint(text.replace(f"{dim}: {{}}", f"{dim}: {largest}"), tile)

@@ -64,12 +64,16 @@ def test_a_call_takes_what_fits(columns: int, number: int) -> None:
         ("N: {}", "N: {value: 20}"),
         ("N: {}", "N: {max: 7}"),
         ("N: {}", "N: {min: 9, max: 15}"),
-        ("dtype: bf16}", "dtype: bf16, strides: any}"),
         ("graph:", "targets: {sm_90: {cases: [{when: [M > 64], schedule: {workgroups: {group: 8}}}]}}\ngraph:"),
     ],
 )
 def test_no_kernel_more_where_it_would_be_the_same_or_the_spec_decides(change: tuple[str, str]) -> None:
     assert not any("% 8" in one for when in conditions(spec_of(change)) for one in when)
+
+
+def test_tensors_of_any_strides_say_where_they_start() -> None:
+    strided = spec_of(("dtype: bf16}", "dtype: bf16, strides: any}"))
+    assert conditions(strided) == [["N % 8 == 0", "alignment(x) % 8 == 0"], []]
 
 
 def test_places_of_vectors_beside_matrices_are_not_asked_for() -> None:

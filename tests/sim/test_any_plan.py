@@ -45,7 +45,7 @@ def plan(target: str, name: str, schedule: dict[str, Any], **params: int) -> Var
 @pytest.mark.parametrize("target", ["sm_90", "gfx942", "gfx950"])
 @pytest.mark.parametrize(("tile", "wave"), [(16, 1), (16, 2), (4, 1), (8, 2), (32, 4)])
 def test_waves_with_less_elements_than_lanes_transpose(target: str, tile: int, wave: int) -> None:
-    check(plan(target, "transpose", {}, TILE=tile, WAVE=wave), {"M": 70, "N": 33})
+    check(plan(target, "transpose", {}, TILE_M=tile, TILE_N=tile, WAVE=wave), {"M": 70, "N": 33})
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx950"])

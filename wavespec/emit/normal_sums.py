@@ -21,34 +21,39 @@ def normal_sums(kernel: Kernel, machine: Machine) -> dict[str, str]:
 _FACTORS = 2
 _TO_OPERANDS = SLICE | PACK | PAD
 _LOOKED_UP = "look_up"
+_Users = dict[str, list[tuple[Op | None, int]]]
+"""Who has a value, and as which operand; nobody, where a region yields it."""
 
 
 def rounded_operands(kernel: Kernel, machine: Machine) -> dict[str, str]:
     """The instruction by the name of a conversion's result that nobody uses but products."""
-    users = dict[str, list[tuple[Op | None, int]]]()
+    users: _Users = {}
     for op in kernel.walk():
         for number, value in enumerate(op.operands):
             users.setdefault(value.name, []).append((op, number))
         for value in op.region.yields if op.region else ():
             users.setdefault(value.name, []).append((None, 0))
     known = dict[str, str]()
-
-    def instruction(value: Value) -> str:
-        if value.name not in known:
-            found = {of_user(op, number) for op, number in users.get(value.name, ())}
-            known[value.name] = found.pop() if len(found) == 1 else ""
-        return known[value.name]
-
-    def of_user(op: Op | None, number: int) -> str:
-        if op is None:
-            return ""
-        if op.is_(MMA) and number < _FACTORS:
-            row = machine.instruction(op["instruction"])
-            return row.rounded_operands if row is not None else ""
-        return instruction(op.result) if op.is_(_TO_OPERANDS) or (op.name == _LOOKED_UP and number) else ""
-
     casts = [op for op in kernel.walk() if op.is_(CAST) and op.result.vector.dtype.name == "bf16"]
-    return {op.result.name: found for op in casts if (found := instruction(op.result))}
+    return {op.result.name: found for op in casts if (found := _of_users(op.result, users, known, machine))}
+
+
+def _of_users(value: Value, users: _Users, known: dict[str, str], machine: Machine) -> str:
+    """The instruction that all users of a value would have it rounded by; empty where they are not of one mind."""
+    if value.name not in known:
+        found = {_of_user(op, number, users, known, machine) for op, number in users.get(value.name, ())}
+        known[value.name] = found.pop() if len(found) == 1 else ""
+    return known[value.name]
+
+
+def _of_user(op: Op | None, number: int, users: _Users, known: dict[str, str], machine: Machine) -> str:
+    if op is None:
+        return ""
+    if op.is_(MMA) and number < _FACTORS:
+        row = machine.instruction(op["instruction"])
+        return row.rounded_operands if row is not None else ""
+    goes_on = op.is_(_TO_OPERANDS) or (op.name == _LOOKED_UP and number)
+    return _of_users(op.result, users, known, machine) if goes_on else ""
 
 
 def _look(ops: Iterable[Op], machine: Machine, found: dict[str, str]) -> None:

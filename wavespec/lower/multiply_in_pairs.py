@@ -80,11 +80,13 @@ def _sums(kernel: Kernel, row: MatrixInstruction) -> list[_Sum]:
         return op["function"] if op is not None and op.is_(ELEMENTWISE) else ""
 
     def terms(value: Value) -> Iterator[Value]:
-        for operand in makers[value.name].operands:
-            if function(operand) == "add" and uses[operand.name] == 1:
-                yield from terms(operand)
+        waiting = [value]  # a function that calls itself here would keep the kernel until the next search for cycles
+        while waiting:
+            one = waiting.pop()
+            if one is value or (function(one) == "add" and uses[one.name] == 1):
+                waiting += reversed(makers[one.name].operands)
             else:
-                yield operand
+                yield one
 
     def factors(term: Value) -> tuple[Value, Value] | None:
         if function(term) != "mul" or uses[term.name] > 1:

@@ -96,13 +96,14 @@ def with_bounds_checks(spec: KernelSpec, *, of_data_alone: bool = False) -> Chec
 
 
 def _of_one_size(spec: KernelSpec, shapes: Iterable[tuple[str, ...]]) -> KernelSpec:
-    """The spec without what gives a dim of such a shape another size in a case or on a target: what outputs have is the
-    same everywhere."""
+    """The spec without what gives a dim of such a shape another size, or other places, in a case or on a target: what
+    outputs have is the same everywhere."""
     following = parameters_of_sizes(spec)
     fixed = {name for shape in shapes for dim in shape for name in following.get(dim, ())}
     targets = dict(spec.targets)
     for name, one in targets.items():
-        cases = tuple(case for case in one.cases if fixed.isdisjoint(case.params or ()))
+        alike = (case for case in one.cases if fixed.isdisjoint(case.params or ()))
+        cases = tuple(case for case in alike if case.schedule is None or not case.schedule.pack)
         params = {param: value for param, value in one.params.items() if param not in fixed}
         targets[name] = one.model_copy(update={"cases": cases, "params": params})
     return spec.model_copy(update={"targets": targets})

@@ -11,7 +11,6 @@ from wavespec.schema.language.expressions import EvaluationError, Expression
 from wavespec.schema.language.models import Case, KernelSpec
 from wavespec.schema.materialize import kernels_of
 from wavespec.schema.resolve import (
-    ContradictoryCase,
     constant_values,
     is_for_others,
     numbers_of_contiguous,
@@ -52,14 +51,14 @@ def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
 
     Raises:
         UnknownTarget: `target` is no target of wavespec.
-        ContradictoryCase: a case that no call can meet.
     """
     plain = spec_for_target(spec, target)
     override = override_of(spec, target)
     cases = [case for case in (override.cases if override is not None else ()) if not is_for_others(plain, case)]
     if not cases and target in ALIGNED and (aligned := _with_whole_accesses(plain)):
         return aligned, TargetCase((), plain)
-    return (*(_target_case(plain, case) for case in cases), TargetCase((), plain, is_default=bool(cases)))
+    possible = (one for case in cases if (one := _target_case(plain, case)))
+    return (*possible, TargetCase((), plain, is_default=bool(cases)))
 
 
 def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> TargetCase:
@@ -79,11 +78,12 @@ def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> Tar
     return next(case for case in cases if all(holds(case, condition) for condition in case.when))
 
 
-def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
+def _target_case(plain: KernelSpec, case: Case) -> TargetCase | None:
+    """None where no call meets the conditions, as of a spec that gives a dim of its base one size."""
     changed = spec_with_override(plain, case)
     dims = narrowed_dims(plain.dims | plain.numbers, case.when, constant_values(changed))
     if isinstance(dims, Expression):
-        raise ContradictoryCase(case.where("when", case.when.index(dims)), dims)
+        return None
     narrowed = changed.model_copy(
         update={
             "dims": {name: dim for name, dim in dims.items() if name in plain.dims},

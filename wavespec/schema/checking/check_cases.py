@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from wavespec.diagnostics import Related, WavespecError, Where, quote
+from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
 from wavespec.schema.checking.check_constraints import check_condition
+from wavespec.schema.checking.check_schedules import is_inherited
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
@@ -34,8 +35,10 @@ def check_cases(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
             valued = _Valued(case, _values(spec, settings, case))
             if valued.values is not None and is_for_others(spec_with_override(spec, settings), case):
                 continue
-            if problem := _contradiction(spec, valued):
-                yield problem
+            if condition := _contradiction(spec, valued):
+                where = case.where("when", case.when.index(condition))
+                if not (isinstance(where, Span) and is_inherited(spec, where)):  # a base is for sizes of its own
+                    yield ContradictoryCase(where, condition)
                 continue
             # A condition that could not be read may be what tells the cases apart.
             if is_whole and (covering := next((one for one in sound if _covers(spec, one, valued)), None)):
@@ -55,12 +58,11 @@ def _conditions(spec: KernelSpec, case: Case, broken: frozenset[str]) -> Iterato
         yield from check_condition(spec, condition, case.where("when", index), broken)
 
 
-def _contradiction(spec: KernelSpec, valued: _Valued) -> WavespecError | None:
+def _contradiction(spec: KernelSpec, valued: _Valued) -> Expression | None:
+    """The condition that no call meets beside the others."""
     case, values = valued
     dims = narrowed_dims(spec.dims | spec.numbers, case.when, values) if values is not None else None
-    if not isinstance(dims, Expression):
-        return None
-    return ContradictoryCase(case.where("when", case.when.index(dims)), dims)
+    return dims if isinstance(dims, Expression) else None
 
 
 def _covers(spec: KernelSpec, earlier: _Valued, later: _Valued) -> bool:

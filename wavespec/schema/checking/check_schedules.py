@@ -54,7 +54,7 @@ def is_for_one_target(spec: KernelSpec) -> bool:
     One that others share, or that is a base's, may say more than is of use here.
     """
     span = spec.schedule.span if spec.schedule else None
-    return bool(spec.has_own_schedule) and (span is None or not _is_inherited(spec, span))
+    return bool(spec.has_own_schedule) and (span is None or not is_inherited(spec, span))
 
 
 def _unknown(spec: KernelSpec, schedule: Schedule) -> Iterator[WavespecError]:
@@ -70,7 +70,7 @@ def _useless(spec: KernelSpec, schedule: Schedule, kernels: Sequence[KernelSpec]
     found += [*_of_loops(schedule, kernels), *_of_workgroups(schedule, kernels)]
     for path, why, hint in found:
         where = schedule.where_key(*path)
-        if isinstance(where, str) or where is None or not _is_inherited(spec, where):
+        if isinstance(where, str) or where is None or not is_inherited(spec, where):
             yield UselessSetting(where, str(path[-1]), why, hint)
 
 
@@ -142,6 +142,7 @@ def _takes_turns(schedule: Schedule) -> bool:
     return waves is not None and waves.order == "ping_pong" and not waves.producers
 
 
-def _is_inherited(spec: KernelSpec, span: Span) -> bool:
+def is_inherited(spec: KernelSpec, span: Span) -> bool:
+    """Whether what is there was written in a spec that this one extends."""
     own = spec.span_of("apiVersion")  # which no spec inherits
     return own is not None and span.file != own.file
