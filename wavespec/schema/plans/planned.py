@@ -12,7 +12,15 @@ from typing import Any
 import yaml
 
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
-from wavespec.schema.language.constraints import AnyConstraint, Device, Tiling, Wave, Workgroup
+from wavespec.schema.language.constraints import (
+    AnyConstraint,
+    Device,
+    Hardware,
+    HardwareSettings,
+    Tiling,
+    Wave,
+    Workgroup,
+)
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
@@ -113,7 +121,7 @@ class _Plan:
         tiles = tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), {}))
         found: dict[str, Any] = {
             "params": {name: parse_expression(str(number)) for name, number in tiles.params.items()},
-            "constraints": (*self._constraints(tiles, entry), *self.spec.constraints),
+            "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry)),
             "tensors": {name: {"space": "shared"} for name in self._staged(entry)},
         }
         return {**found, "schedule": tiles.schedule} if tiles.schedule else found
@@ -122,6 +130,16 @@ class _Plan:
         """Operands that the spec leaves where they are, where the table stages them."""
         names = self.roles.operands if entry.get("staged", True) else ()
         return [name for name in names if self.spec.tensors[name].space == "global"]
+
+    def _own_constraints(self, entry: _Entry) -> Iterator[AnyConstraint]:
+        """What the spec says, with the matrix instruction of the entry where it leaves that open."""
+        mma, own = entry.get("mma"), [one for one in self.spec.constraints if isinstance(one, Hardware)]
+        if mma is None or any(one.settings.mma not in (None, "auto") for one in own):
+            yield from self.spec.constraints
+            return
+        yield from (one for one in self.spec.constraints if not isinstance(one, Hardware))
+        for settings in [one.settings for one in own] or [HardwareSettings()]:
+            yield Hardware(settings=settings.model_copy(update={"mma": mma}))
 
     def _constraints(self, tiles: Tiles, entry: _Entry) -> Iterator[AnyConstraint]:
         roles = self.roles
