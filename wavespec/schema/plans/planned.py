@@ -168,6 +168,7 @@ class _Plan:
             "batch": " * ".join(roles.alone),
             "bits": str(roles.bits),
             "products": str(roles.products),
+            "contiguous": str(int(roles.contiguous)),
             "mapped": str(int(bool(roles.mapped))),
             "single": str(int(roles.single)),
             "sides": str(bool(roles.rows) + bool(roles.columns)),

@@ -78,6 +78,8 @@ class Roles:
     """Sums of products beside each other."""
     decoded: bool = False
     """Whether something is done to an operand of a product between its tensor and the product, or scales it."""
+    contiguous: bool = False
+    """Whether operands that are read have their elements along the steps side by side."""
     mapped: tuple[str, ...] = ()
     """Tensors among the operands whose elements are found by a mapping."""
     staged: tuple[tuple[tuple[str, ...], int], ...] = ()
@@ -185,6 +187,7 @@ class _Graph:
             bits=self._bits(operands),
             products=len({op.acc for op in looped}),
             decoded=is_decoded or any(op.scales is not None for op in products),
+            contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
             staged=tuple({name: self._typed(name) for name in names if name in reads}.values()),
             single=self._is_single(),
@@ -219,6 +222,10 @@ class _Graph:
 
     def _is_ordered(self) -> bool:
         return any(isinstance(op, Scan | ArgReduce | Joined | Topk | Take | Random) for op in walk(self.ops))
+
+    def _is_along(self, read: Read, steps: Sequence[str]) -> bool:
+        last = self.spec.tensors[read.tensor].shape[-1]
+        return {*read.at[last].names()} & self.spec.dims.keys() <= {*steps} if last in read.at else last in steps
 
     def _uniform(self) -> frozenset[str]:
         written = [getattr(op, field, None) for op in walk(self.ops) for field in _DECIDING]
