@@ -49,7 +49,7 @@ def test_by_lanes(trial: Trial, target: str) -> None:
         name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(given, trial.inputs, strict=True)
     }
     spec = trial.for_target(target)
-    sizes = complete_sizes(spec, {name: trial.sizes[name] for name in trial.spec.dims})
+    sizes = complete_sizes(spec, trial.sizes)
     report = simulate(lower(spec, machine), machine, arrays, sizes, scalars=trial.numbers)
     assert report.ok, report.render()
     trial.check([elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in trial.written])

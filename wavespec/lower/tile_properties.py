@@ -145,11 +145,13 @@ def staged_tensors_are_copied(kernel: Kernel, machine: Machine) -> Iterator[Brea
 @property_of("tile")
 def products_read_their_operands(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     """Both factors of a product come from memory, laid down as its instruction reads them, or are where it has them: as
-    parts of what is in registers, or padded, as lanes decode it."""
+    parts of what is in registers, or padded, as lanes decode it, and converted for it where that is all."""
     makers = _makers(kernel)
     for op in _products(kernel):
         for value in op.operands[:2]:
             maker = makers.get(value.name)
+            if maker is not None and maker.is_(CAST) and (padded := makers.get(maker.operands[0].name)):
+                maker = padded if padded.is_(PAD) else maker
             if maker is None or not maker.is_(READ, EXTRACT, PAD) or maker.get("direct"):
                 yield op, f"%{value.name} is made by '{maker.name if maker else 'a loop'}'"
 
