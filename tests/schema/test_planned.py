@@ -102,6 +102,19 @@ def test_a_word_about_tiles_is_the_last_one() -> None:
     assert tiles(loads(text), "sm_90", M=9, N=9, K=9) == {"M": 32, "N": 32, "K": 16}
 
 
+def test_what_a_target_says_of_other_things_is_kept() -> None:
+    spec = loads(PRODUCT + "params: {OWN: 1}\ntargets: {sm_90: {params: {OWN: 2}}}\n")
+    plain = cases_for_target(spec, "sm_90")[-1].spec
+    assert resolve_params(plain)["OWN"] == 2
+    assert resolve_params(cases_for_target(spec, "cpu")[-1].spec)["OWN"] == 1
+    assert tiles(spec, "sm_90", M=9, N=9, K=9) == {"M": 128, "N": 128, "K": 16}
+
+
+def test_loops_over_dims_of_one_size_are_planned_as_well() -> None:
+    spec = loads(PRODUCT.replace("{M: {}, N: {}, K: {}}", "{M: {value: 512}, N: {value: 512}, K: {value: 512}}"))
+    assert tiles(spec, "gfx942") == {"M": 128, "N": 128, "K": 32}
+
+
 def test_a_schedule_of_the_spec_is_kept() -> None:
     spec = loads(PRODUCT + "schedule: {stages: 2}\n")
     (only,) = cases_for_target(spec, "gfx942")

@@ -24,6 +24,7 @@ from wavespec.schema.language.constraints import (
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
+from wavespec.schema.ops import Iterate, every
 from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
 from wavespec.schema.plans.tiles import Tiles, tiles_of
 from wavespec.schema.resolve import override_of, targets_of
@@ -42,16 +43,16 @@ def planned(spec: KernelSpec) -> KernelSpec:
     """
     overrides = [over for one in spec.targets.values() for over in (one, *one.cases)]
     constraints = [*spec.constraints, *(one for over in overrides for one in over.constraints or ())]
-    if any(isinstance(one, _SPLITS) for one in constraints) or not _has_sizes(spec):
+    if any(isinstance(one, _SPLITS) for one in constraints) or not _needs_tiles(spec):
         return spec
     roles = roles_of(spec)
     return with_tiled_loops(spec) if roles is None else _Plan(spec, roles).spec_with_tiles()
 
 
-def _has_sizes(spec: KernelSpec) -> bool:
-    """Whether a call decides some size, so that not all of a tensor can be one tile."""
+def _needs_tiles(spec: KernelSpec) -> bool:
+    """Whether there are loops, or sizes that a call decides, so that not all of a tensor can be one tile."""
     named = [dim for tensor in spec.tensors.values() for dim in tensor.shape if dim in spec.dims]
-    return any(spec.dims[dim].value is None for dim in named)
+    return any(spec.dims[dim].value is None for dim in named) or any(every(Iterate, spec.graph))
 
 
 @cache
@@ -68,7 +69,7 @@ class _Plan:
         targets = {name: self._on(name) for name in targets_of(self.spec)}
         first, *others = (over for one in targets.values() for over in (one, *one.cases))
         params = {name: number for over in (*others, first) for name, number in over.params.items()}
-        update = {"params": {**self.spec.params, **params}, "constraints": first.constraints, "targets": targets}
+        update = {"params": {**params, **self.spec.params}, "constraints": first.constraints, "targets": targets}
         return self.spec.model_copy(update={**update, "schedule": None})
 
     def _on(self, target: str) -> TargetOverride:
@@ -78,10 +79,11 @@ class _Plan:
         schedule = (own and own.schedule) or self.spec.schedule
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
         said |= {"schedule": schedule} if schedule else {}
-        *few, (_, every) = self._taken(table, with_cases="cases" not in said and not schedule)
+        *few, (_, rest) = self._taken(table, with_cases="cases" not in said and not schedule)
         cases = (Case.model_validate({"when": when, **self._override(entry, limits)}) for when, entry in few)
-        override = TargetOverride.model_validate(self._override(every, limits))
-        return override.model_copy(update={"cases": tuple(cases), **said})
+        override = TargetOverride.model_validate(self._override(rest, limits))
+        both = {name: {**getattr(override, name), **said[name]} for name in ("params", "tensors") if name in said}
+        return override.model_copy(update={"cases": tuple(cases), **said, **both})
 
     def _taken(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[tuple[Expression, ...], _Entry]]:
         """The entries that some call takes, each with its conditions; the last one has none."""
