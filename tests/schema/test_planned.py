@@ -152,6 +152,18 @@ def test_a_loop_that_ends_by_a_value_has_one_row() -> None:
         assert tiles(planned_anew(subject.spec), target, M=9, N=9)["M"] == 1
 
 
+@pytest.mark.parametrize(("wide", "narrow"), [("f32", "bf16"), ("f32", "i8"), ("i8", "i8")])
+@pytest.mark.parametrize("dims", ["N", "M, N"])
+def test_what_is_changed_in_place_is_shared_out_evenly(dims: str, wide: str, narrow: str) -> None:
+    text = f"""
+dims: {{M: {{}}, N: {{}}}}
+tensors: {{p: {{shape: [{dims}], dtype: {wide}, role: inout}}, g: {{shape: [{dims}], dtype: {narrow}}}}}
+graph: [old: {{read: p}}, step: {{read: g}}, new: "old - {wide}(step)", {{write: new, to: p}}]
+"""
+    spec = loads(HEAD + (text if "M" in dims else text.replace("M: {}, ", "")))
+    assert check_builds([spec]) == [()]
+
+
 def test_several_products_share_out_the_columns() -> None:
     (swiglu,) = (one for one in subjects(*TARGETS) if one.name == "linear_swiglu")
     (matmul,) = (one for one in subjects(*TARGETS) if one.name == "matmul_bf16")

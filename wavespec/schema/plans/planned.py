@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from wavespec.ir.dtype import DTYPES
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.constraints import (
     AnyConstraint,
@@ -169,6 +170,7 @@ class _Plan:
             "whole": f"max({whole[0]}, {whole[1]})" if len(whole) == 2 else whole[0] if whole else "1",
             "batch": " * ".join(roles.alone),
             "bits": str(roles.bits),
+            "narrow": str(min(max(DTYPES[one.dtype].bits, 8) for one in self.spec.tensors.values())),
             "products": str(roles.products),
             "contiguous": str(int(roles.contiguous)),
             "mapped": str(int(bool(roles.mapped))),
