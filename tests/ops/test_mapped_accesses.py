@@ -13,7 +13,7 @@ from wavespec.ir.kernel import Op
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.ops import mapped_accesses
-from wavespec.ops.mapped_accesses import MappedTensor
+from wavespec.ops.mapped_pieces import MappedTensor
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.schema.reading.spec_to_yaml import dump_yaml

@@ -3,130 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import groupby, islice, pairwise, takewhile
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, islice
 
-from wavespec.ir.expr import Expr, const, less, loose_part, minimum
+from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.names import operand_name
-from wavespec.ir.quotients import settled
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ir.tile_ops import MMA
-from wavespec.ops.accesses import Coordinates, copied_together, is_aligned, regroup, stored_later
+from wavespec.ops.accesses import Coordinates, copied_together, regroup, stored_later
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.index_map import contiguous_dim, index_of, value_symbol, windows_overlap
 from wavespec.ops.mapped_loops import blocks, got, memory_for, put
+from wavespec.ops.mapped_pieces import MappedPiece, MappedTensor, in_one_access, mapped_pieces, mapped_tensor
 from wavespec.ops.turned_blocks import TurnedBlocks, turned_blocks
-from wavespec.targets.machine import Machine
 
 PlacesRead = dict[tuple[str, Expr, Mask], Expr]
 """By tensor, offset and checks: what was read there, as a symbol."""
-
-
-@dataclass(frozen=True, slots=True)
-class MappedTensor:
-    """A tensor as the elements of a tile see it.
-
-    ``at``: the place of an element, for every dim of the tensor.  ``edges``: dims of the tile whose last tile may be
-    partial, with their sizes.  ``is_whole``: one lane has a whole tile, and would divide for each of its rows.
-    ``outside``: of an element that the mapping leaves out one of them is above 0.  ``clamped``: dims of the tile beyond
-    whose edge the last element is read, where its place is the index.
-    """
-
-    memory: Memory
-    at: tuple[tuple[str, Expr], ...]
-    edges: tuple[tuple[str, Expr], ...]
-    is_whole: bool = False
-    outside: tuple[Expr, ...] = ()
-    clamped: tuple[str, ...] = ()
-
-    def element(self, tile: Coordinates, values: Coordinates) -> _Element:
-        """Where an element of the tile lives, and when it does: its checks are those that its range leaves open."""
-        known = {index_of(dim).args[0]: index for dim, index in tile.items()}
-        known.update(values)
-        places: dict[str, Expr] = {}
-        mask: list[tuple[Expr, Expr]] = [(tile[dim], size) for dim, size in self.edges]
-        for (dim, expr), size in zip(self.at, self.memory.shape, strict=True):
-            if expr is index_of(dim):
-                places[dim] = minimum(tile[dim], size - 1) if dim in self.clamped else tile[dim]
-                continue
-            used = tuple([(name, known[name]) for name in expr.symbols if name in known])
-            places[dim], checks = _place(expr, size, used, is_whole=self.is_whole)
-            mask += checks
-        mask += [(expr.substitute(known), const(1)) for expr in self.outside]
-        if not self.is_whole:  # neighbours that exist together have one check, which they can be told by
-            mask = [(left if left.is_const else left - loose_part(left, right), right) for left, right in mask]
-        return _Element(self.memory.offset(places), tuple(mask))
-
-
-# Elements of a tile share their places along some of the dims.
-@lru_cache(maxsize=1 << 12)
-def _place(expr: Expr, size: Expr, known: tuple[tuple[str, Expr], ...], *, is_whole: bool) -> tuple[Expr, Mask]:
-    """Where an element is along one dim, and the checks that it is inside: of quotients in a whole tile, of what is
-    divided."""
-    place = expr.substitute(dict(known))
-    if is_whole:
-        place = settled(place)
-    mask: list[tuple[Expr, Expr]] = []
-    if place.low is None or place.low < 0:
-        mask.append((const(-1), place))
-    if not _is_below(place, size):
-        mask.append(_undivided(place, size) if is_whole else (place, size))
-    return place, tuple(mask)
-
-
-def _undivided(place: Expr, size: Expr) -> tuple[Expr, Expr]:
-    """``x // d < n`` as ``x < n · d``."""
-    while place.kind == "floordiv" and (place.args[1].low or 0) >= 1 and not place.args[1].is_const:
-        place, size = place.args[0], size * place.args[1]
-    return place, size
-
-
-class _Element(NamedTuple):
-    offset: Expr
-    mask: Mask
-
-
-@dataclass(frozen=True, slots=True)
-class MappedPiece:
-    """Consecutive registers that are consecutive in the tensor, and exist together."""
-
-    register: int
-    width: int
-    offset: Expr
-    mask: Mask
-    valid: Expr | None = None
-
-
-def mapped_tensor(op: Op, context: ThreadContext, memory: Memory) -> MappedTensor:
-    edges = tuple((dim, context.kernel.size(dim)) for dim in op.get("masked", ()))
-    return MappedTensor(
-        memory, op["at"], edges, context.kernel.lanes == 1, op.get("outside", ()), op.get("clamped", ())
-    )
-
-
-def mapped_pieces(
-    tensor: MappedTensor, tiles: Iterable[Coordinates], values: Iterable[Coordinates], widest: int, machine: Machine
-) -> Iterator[MappedPiece]:
-    """Cut registers, with the indices ``tiles`` along the dims of the tile, into the widest accesses possible."""
-    elements = (tensor.element(tile, known) for tile, known in zip(tiles, values, strict=True))
-    start, ahead = 0, list(islice(elements, widest))
-    while ahead:
-        neighbours = takewhile(lambda pair: pair[1].offset.beyond(pair[0].offset) == 1, pairwise(ahead))
-        width = 1 << (1 + sum(1 for _ in neighbours)).bit_length() - 1
-        while width > 1:
-            if piece := _together(tensor.memory, ahead[:width], start, machine):
-                break
-            width //= 2
-        else:
-            piece = MappedPiece(start, 1, ahead[0].offset, ahead[0].mask)
-        yield piece
-        start += width
-        ahead = [*ahead[width:], *islice(elements, width)]
 
 
 def read_mapped(op: Op, context: ThreadContext) -> tuple[Value, ...]:
@@ -255,7 +150,7 @@ def tile_pieces(
         end = start + size
         while are_neighbours and start < end:
             ends = [tensor.element(tiles[at], known[at]) for at in (start, start + together - 1)]
-            piece = _together(memory, ends, start, context.machine, width=together)
+            piece = in_one_access(memory, ends, start, context.machine, width=together)
             if piece is None:
                 break
             pieces.append(piece)
@@ -309,67 +204,6 @@ def bind(build: ThreadBuilder, context: ThreadContext, register: Value) -> Expr:
 
 def _singles(build: ThreadBuilder, value: Value) -> list[Value]:
     return [build.slice(value, number, 1, value.name) for number in range(value.vector.elements)]
-
-
-def _together(
-    memory: Memory, elements: Sequence[_Element], start: int, machine: Machine, *, width: int = 0
-) -> MappedPiece | None:
-    """Consecutive elements in one access, where all of them, or the first few, exist; ``width``: of those between whose
-    ends ``elements`` are."""
-    steps = (0, width - 1) if width else range(len(elements))
-    first, width = elements[0], width or len(elements)
-    if elements[-1].offset.beyond(first.offset) != width - 1:
-        return None
-    if any(len(one.mask) != len(first.mask) for one in elements):
-        return None
-    if not is_aligned(memory, first.offset.divisor, width, machine):
-        return None
-    valid: Expr | None = None
-    mask: list[tuple[Expr, Expr]] = []
-    for number, (left, right) in enumerate(first.mask):
-        others = [one.mask[number] for one in elements]
-        if all(other == (left, right) for other in others):
-            mask.append((left, right))
-            continue
-        others = [_multiplied(*other) for other in others]
-        left, right = others[0]
-        if not _moves_along(list(zip(steps, others, strict=True)), left, right):
-            return None
-        if (left.divisor % width == 0 and right.divisor % width == 0) or (
-            left == const(-1) and not right.divisor % width
-        ):
-            mask.append((left, right))
-        elif left != const(-1) and machine.element_masks and not memory.dtype.is_packed:
-            valid = right - left if valid is None else minimum(valid, right - left)
-        else:
-            return None
-    return MappedPiece(start, width, first.offset, tuple(mask), valid)
-
-
-def _multiplied(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """``x // d + c < n`` as ``x + c · d < n · d``, where ``d`` is a number."""
-    terms = left.terms()
-    if len(terms) != 1 or terms[0][0] != 1 or terms[0][1].kind != "floordiv" or not terms[0][1].args[1].is_const:
-        return left, right
-    value, divisor = terms[0][1].args
-    return value + left.constant_part() * divisor, right * divisor
-
-
-def _moves_along(others: Sequence[tuple[int, tuple[Expr, Expr]]], left: Expr, right: Expr) -> bool:
-    """Whether a check is the same for all elements but for the steps from the first one to each."""
-    upper = all(other == (left + step, right) for step, other in others)
-    return upper or (left == const(-1) and all(other == (left, right + step) for step, other in others))
-
-
-def _is_below(place: Expr, size: Expr) -> bool:
-    """Whether ``place < size`` follows from ranges, or from a remainder of the size."""
-    if less(place, size):
-        return True
-    terms = place.terms()
-    if len(terms) != 1 or terms[0][0] != 1 or terms[0][1].kind != "mod":
-        return False
-    remainder = terms[0][1]
-    return remainder.args[1] is size and place.constant_part() < remainder.divisor
 
 
 def copy_mapped(build: ThreadBuilder, op: Op, context: ThreadContext, read: PlacesRead) -> Callable[[], None]:

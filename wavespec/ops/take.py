@@ -14,7 +14,8 @@ from wavespec.ir.layout import row_major
 from wavespec.ops.accesses import regroup, widest_access, write_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import index_of, mapped, moved_dims, places, taken
-from wavespec.ops.mapped_accesses import MappedTensor, bound_values, indices_of, mapped_pieces
+from wavespec.ops.mapped_accesses import bound_values, indices_of
+from wavespec.ops.mapped_pieces import MappedTensor, mapped_pieces
 from wavespec.schema.ops.take import Take
 
 if TYPE_CHECKING:
