@@ -124,3 +124,9 @@ def test_bounds_that_nothing_is_between_are_told() -> None:
 def test_plans_of_bundles_have_it_as_plain_data() -> None:
     held = Held(0, 4, "sorted", 1)
     assert Held(**asdict(held)) == held
+
+
+def test_codes_that_may_be_any_are_not_looked_at() -> None:
+    """`torch` has no conversion of pairs of codes of 4 bits, of which all are numbers."""
+    codes = draw(Held(), (4, 8), torch.float4_e2m1fn_x2, torch.Generator())
+    assert problem(Held(), "x", codes) is None

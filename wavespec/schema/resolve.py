@@ -40,14 +40,6 @@ class UndefinedName(WavespecError, code="undefined-name"):
         super().__init__(where, f"{quote(name)} is not {what}.", hints=hints, about=[name])
 
 
-class ContradictoryCase(WavespecError, code="contradictory-case"):
-    def __init__(self, where: Where, condition: Expression) -> None:
-        super().__init__(
-            where,
-            f"No call meets {quote(str(condition))}, the other conditions of this case and what 'dims' promises.",
-        )
-
-
 def is_for_others(spec: KernelSpec, case: Case) -> bool:
     """Whether a case is for kernels with other parameters than this one: one of its conditions is about parameters
     alone, and is not so."""

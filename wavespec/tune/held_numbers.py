@@ -73,7 +73,7 @@ def draw(
 
 def problem(held: Held, name: str, tensor: Tensor) -> str | None:
     """Which elements of a tensor are not what it holds, as a sentence without its end; `None` where all are."""
-    if not tensor.numel():
+    if not tensor.numel() or held == ANYTHING:
         return None
     if held.matrix:
         return _matrix_problem(held, name, tensor.movedim(held.matrix, (-2, -1)).double())

@@ -11,7 +11,15 @@ from wavespec.schema.checking.check_schedules import is_inherited
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
-from wavespec.schema.resolve import ContradictoryCase, constant_values, is_for_others, spec_with_override
+from wavespec.schema.resolve import constant_values, is_for_others, spec_with_override
+
+
+class ContradictoryCase(WavespecError, code="contradictory-case"):
+    def __init__(self, where: Where, condition: Expression) -> None:
+        super().__init__(
+            where,
+            f"No call meets {quote(str(condition))}, the other conditions of this case and what 'dims' promises.",
+        )
 
 
 class UnreachableCase(WavespecError, code="unreachable-case"):
