@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 
@@ -98,13 +99,16 @@ OTHERS = [(number, layer) for number in WITH_WINDOWS for layer in LAYERS]
     ],
 )
 def test_every_case_is_exact_without_a_race(number: int, layer: str) -> None:
-    """As many filters as the case takes; channels are given in steps of the loop."""
+    """As many filters and channels as the case takes; channels are given in steps of the loop."""
     windows, images, filters = LAYERS[layer]
     kernel = lowered(number, windows)
     (step,) = (split.tile for split in kernel.distribution.loops)
-    _, _, most, multiple = kernel.symbol("O").args
-    count = -(-min(filters[0], most) // multiple) * multiple
-    report, result, expected = run(kernel, windows, (*images[:3], images[3] * step), (count, *filters[1:]))
+    _, least, most, multiple = kernel.symbol("O").args
+    count = -(-max(min(filters[0], most), least) // multiple) * multiple
+    channels = images[3] * step
+    _, fewest, *_ = kernel.symbol("K").args
+    channels *= max(1, -(-fewest // (math.prod(filters[1:]) * channels)))
+    report, result, expected = run(kernel, windows, (*images[:3], channels), (count, *filters[1:]))
     assert report.ok, report.render()
     assert torch.equal(result, expected)
 
