@@ -34,11 +34,11 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 
 SPILLS = {
     "argmax": {0: 16},
-    "attention_biased_bias": {0: 104, 2: 76, 3: 64, 6: 60, 9: 88, 12: 116, 15: 84},
-    "attention_biased_bias_f16": {0: 280, 2: 76, 3: 64, 6: 60, 9: 88, 11: 56, 12: 280, 15: 84},
+    "attention_biased_bias": {0: 104, 2: 76, 4: 64, 7: 60, 10: 88, 13: 116, 16: 84},
+    "attention_biased_bias_f16": {0: 280, 2: 76, 4: 64, 7: 60, 10: 88, 12: 56, 13: 280, 16: 84},
     "attention_biased_mask": {0: 20, 1: 8, 2: 92, 5: 12, 7: 8, 8: 76, 11: 176, 12: 68, 14: 140, 15: 96},
-    "attention_masked_causal": {2: 132},
-    "attention_masked_window": {2: 132},
+    "attention_masked_causal": {3: 132},
+    "attention_masked_window": {3: 132},
     "attention_extend": {4: 128},
     "attention_ragged_causal": {0: 48},
     "conv2d_grouped_f32": {3: 112},
