@@ -125,7 +125,7 @@ class _Step:
     added_to: tuple[Value, ...]
     """Those of them that it adds to, for each of its sums: what is carried in their place."""
     guarded: tuple[Value, ...]
-    """What ``late`` makes the factor of."""
+    """What ``late`` makes the factor of, or the factor itself where it is made before."""
 
     @property
     def types(self) -> tuple[object, ...]:
@@ -150,9 +150,13 @@ class _Step:
         if any(op.region is not None and not _is_release(op) for op in ops[:-1]):
             return None
         commits = [number for number, op in enumerate(ops) if op.is_(MMA_COMMIT)]
-        if len(commits) < 2 or not ops[-2].is_(MMA_WAIT) or commits[-1] != len(ops) - 3:
+        if not commits or not ops[-2].is_(MMA_WAIT):
             return None
         start = max(number for number in range(commits[-1]) if ops[number].is_(MMA_FENCE))
+        if len(commits) == 1:
+            return cls._decoded(loop, start)
+        if commits[-1] != len(ops) - 3:
+            return None
         if any(not op.is_(MMA_FENCE, MMA_ASYNC, MMA_COMMIT) for op in ops[start:-2]):
             return None
         start -= ops[start - 1].is_(SIGNAL_WAIT)  # for what it reads
@@ -182,6 +186,25 @@ class _Step:
             return None
         middle = tuple(op for op in others[first + len(give) :] if id(op) not in kept)
         return cls(issue, give, middle, tuple(late), product, wait, release, handed, added_to, guarded)
+
+    @classmethod
+    def _decoded(cls, loop: Op, start: int) -> _Step | None:
+        """One with a single product, beside which the next one's factor is made, all in registers of its own; around
+        that are the wait for the wave's turn and what gives it to the next one, where waves take turns."""
+        start -= loop.body.ops[start - 1].is_(SIGNAL_WAIT)
+        others, (*product, wait, release) = loop.body.ops[:start], loop.body.ops[start:]
+        factors, yields = _used(product, others), _names(loop.body.yields)
+        sums = [
+            result.name
+            for result, value in zip(wait.results, wait.operands, strict=True)
+            if value.name not in _names(factors)
+        ]
+        added_to = tuple(_added_to(value, product) for value in wait.operands)
+        handed = (*factors, *(one for one in loop.body.arguments if one.name in _names(added_to)))
+        alone = _names(loop.body.arguments).isdisjoint(value.name for op in others for value in op.operands)
+        if not (factors and alone and yields.issuperset(sums) and _names(added_to) <= _names(handed)):
+            return None
+        return cls((), (), others, (), tuple(product), wait, release, handed, added_to, factors)
 
 
 def _is_release(op: Op) -> bool:
