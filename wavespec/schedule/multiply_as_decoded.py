@@ -20,13 +20,15 @@ def multiply_decoded(
     ops: Sequence[Op], barrier: Op, carried: Iterable[Value], registers: int, fresh: Callable[[str], str]
 ) -> list[Op] | None:
     """What makes the factor, the ``barrier`` behind which nothing is read but by the matrix unit, and the products: then
-    the next step's factor can be made while they read this one.  None of steps of another kind, and where lanes have too
-    few ``registers`` for two factors and what a loop ``carried``.
+    the next step's factor can be made while they read this one.  None of steps of another kind, where lanes have too few
+    ``registers`` for two factors and what a loop ``carried``, and where that is less than a factor: such products end
+    before anything is decoded beside them, and fewer registers leave room for more waves.
     """
     step = _decoding(ops)
     if step is None or not all(op.is_(LOAD, BIND, PURE) for op in ops[: step.start]):
         return None
-    if _words(carried) + 2 * _words(step.factors) > registers - _OTHERS:
+    sums, factors = _words(carried), _words(step.factors)
+    if sums < factors or sums + 2 * factors > registers - _OTHERS:
         return None
     return [*ops[: step.start], barrier, *ops[step.start : -1], _keeping(ops[-1], step.factors, fresh)]
 

@@ -87,11 +87,27 @@ def _overlapped(kernel: Kernel, parts: Sequence[tuple[Op, ...]], fresh: Callable
     for row, bound in zip(writers, behind, strict=True):
         for writer in row:
             lower = bound if writer is row[0] else maximum(writer.loop["lower"], bound)
-            found.append(writer.others(carried, lower))
+            others = writer.others(carried, lower)
+            found += (others,) if writer.step.issue else _in_pairs(others, writer.at, fresh)
             carried = found[-1].results
     whole = replace(last, operands=starts).with_(lower=parts[-1][0]["lower"])
     writer = _Loops(known[-1], whole, kernel.symbol(whole["induction"]), fresh)
     return *found, writer.last(carried[-len(known[-1].handed) :], before[-2])
+
+
+def _in_pairs(loop: Op, at: Expr, fresh: Callable[[str], str]) -> tuple[Op, Op]:
+    """The loop with two steps a round, so that what one hands to the next stays in its registers; and the step that is
+    left, if there is one."""
+    distance, names = loop["step"], dict[str, Value]()
+    names |= {old.name: new for old, new in zip(loop.body.arguments, loop.body.yields, strict=True)}
+    second = [copied(substituted(op, {loop["induction"]: at + distance}), fresh, names) for op in loop.body.ops]
+    yields = tuple(names[value.name] for value in loop.body.yields)
+    whole = loop["lower"] + trips(loop) // 2 * 2 * distance
+    results = tuple(replace(value, name=fresh(value.name)) for value in loop.results)
+    region = Region(loop.body.arguments, (*loop.body.ops, *second), yields)
+    rounds = replace(loop.with_(upper=whole, step=distance * 2), results=results, region=region)
+    rest = copied(replace(loop, operands=results).with_(lower=whole), fresh, {})
+    return rounds, replace(rest, results=loop.results)
 
 
 def _keeps_all(kernel: Kernel, step: _Step) -> bool:
