@@ -11,7 +11,6 @@ from wavespec.ir.kernel import Op, Value
 from wavespec.ir.thread_ops import BIND, LOAD, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, PURE
 from wavespec.schedule.feeding import feeding
 
-
 _OTHERS = 40
 """Registers of a lane, for all that are no sums and no factors."""
 
@@ -19,10 +18,12 @@ _OTHERS = 40
 def multiply_decoded(
     ops: Sequence[Op], barrier: Op, carried: Iterable[Value], registers: int, fresh: Callable[[str], str]
 ) -> list[Op] | None:
-    """What makes the factor, the ``barrier`` behind which nothing is read but by the matrix unit, and the products: then
-    the next step's factor can be made while they read this one.  None of steps of another kind, where lanes have too few
-    ``registers`` for two factors and what a loop ``carried``, and where that is less than a factor: such products end
-    before anything is decoded beside them, and fewer registers leave room for more waves.
+    """What makes the factor, the ``barrier`` behind which nothing is read but by the matrix unit, and the products: so
+    the next step's factor can be made while they read this one.
+
+    None of steps of another kind, where lanes have too few ``registers`` for two factors and what a loop ``carried``,
+    and where that is less than a factor: such products end before anything is decoded beside them, and fewer registers
+    leave room for more waves.
     """
     step = _decoding(ops)
     if step is None or not all(op.is_(LOAD, BIND, PURE) for op in ops[: step.start]):

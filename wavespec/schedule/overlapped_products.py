@@ -31,6 +31,9 @@ def overlapped_products(
     first one of this step, and awaited before anything changes what it reads: its sums, and the registers of its
     factor.
 
+    Where a step has one product, whose factor lanes make of what they read, all of the next factor is made beside it, in
+    registers of its own.
+
     Loops over several dims that fill the same buffers are one row of steps where their last products are the same: the
     step before the first of one is the last of another.  They stay apart where ``registers`` of a lane suffice for a
     first step beside the sums of the loop before: then waves that multiply in step get out of it there, so that one has
