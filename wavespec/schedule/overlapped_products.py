@@ -31,8 +31,8 @@ def overlapped_products(
     first one of this step, and awaited before anything changes what it reads: its sums, and the registers of its
     factor.
 
-    Where a step has one product, whose factor lanes make of what they read, all of the next factor is made beside it, in
-    registers of its own.
+    Where a step has one product, whose factor lanes make of what they read, all of the next factor is made beside it,
+    in registers of its own, and a round has two steps.
 
     Loops over several dims that fill the same buffers are one row of steps where their last products are the same: the
     step before the first of one is the last of another.  They stay apart where ``registers`` of a lane suffice for a
