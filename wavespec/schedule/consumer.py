@@ -160,8 +160,10 @@ class Consumer:
         if by_lanes:
             # One lane empties the buffer: all lanes of the wave have read it, not only the matrix unit.
             barrier = make("barrier", first=self.kernel.wave_number, waves=1)
-            carried, is_ring = loop.body.arguments, ring.stages > 1
-            decoded = multiply_decoded(ops, barrier, carried, self.registers, self.fresh) if is_ring else None
+            decoded = None
+            if ring.stages > 1:
+                carried = loop.body.arguments
+                decoded = multiply_decoded(ops, barrier, joined, carried, self.registers, self.fresh)
             if decoded is None:
                 self._check_turns(loop)
             ops = decoded or [*multiply_as_decoded(ops, self.fresh), barrier]

@@ -3,7 +3,7 @@ its part of the factor is there, or with all of the factor in front of the first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -16,17 +16,23 @@ _OTHERS = 40
 
 
 def multiply_decoded(
-    ops: Sequence[Op], barrier: Op, carried: Iterable[Value], registers: int, fresh: Callable[[str], str]
+    ops: Sequence[Op],
+    barrier: Op,
+    staged: Collection[str],
+    carried: Iterable[Value],
+    registers: int,
+    fresh: Callable[[str], str],
 ) -> list[Op] | None:
     """What makes the factor, the ``barrier`` behind which nothing is read but by the matrix unit, and the products: so
     the next step's factor can be made while they read this one.
 
     None of steps of another kind, where lanes have too few ``registers`` for two factors and what a loop ``carried``,
     and where that is less than a factor: such products end before anything is decoded beside them, and fewer registers
-    leave room for more waves.
+    leave room for more waves.  None where something that is not ``staged`` is read as well: that would be asked for
+    when the products are issued, and takes longer than they do.
     """
     step = _decoding(ops)
-    if step is None or not all(op.is_(LOAD, BIND, PURE) for op in ops[: step.start]):
+    if step is None or not all(op.is_(BIND, PURE) or _reads(op, staged) for op in ops[: step.start]):
         return None
     sums, factors = _words(carried), _words(step.factors)
     if sums < factors or sums + 2 * factors > registers - _OTHERS:
@@ -66,6 +72,10 @@ class _Decoding:
     """Where its fence is."""
     factors: tuple[Value, ...]
     """The parts of what the products take, in order."""
+
+
+def _reads(op: Op, memories: Collection[str]) -> bool:
+    return op.is_(LOAD) and op["memory"] in memories
 
 
 def _decoding(ops: Sequence[Op]) -> _Decoding | None:
