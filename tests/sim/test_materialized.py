@@ -15,7 +15,7 @@ from wavespec.schema.cases import TargetCase
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_ROWS = (9, 9, 20, 20, 40, 40, 40, 70, 70, 70, 200, 130)
+_ROWS = (9, 9, 20, 20, 40, 40, 40, *[70] * 11, 130)
 _MX = (*({"M": rows, "N": 72, "K": 1024} for rows in _ROWS), {"M": 70, "N": 72, "K": 96})
 _IMAGES = {"N": 2, "H": 6, "W": 10, "R": 3, "S": 3}
 _ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}

@@ -43,7 +43,7 @@ from wavespec.schedule.decode_ahead import decode_ahead
 from wavespec.schedule.errors import StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.issue_in_turn import first_turn, issued_in_turn
-from wavespec.schedule.multiply_as_decoded import multiply_as_decoded
+from wavespec.schedule.multiply_as_decoded import multiply_as_decoded, multiply_decoded
 from wavespec.schedule.overlapped_products import overlapped_products
 from wavespec.schedule.ping_pong import TurnsNotPossible
 from wavespec.schedule.read_beside_sums import is_read_beside, read_ahead
@@ -158,10 +158,15 @@ class Consumer:
             self._check_turns(loop)
             return [*lets, *wait, ahead[0], *give, ahead[1]]
         if by_lanes:
-            self._check_turns(loop)
-            ops = multiply_as_decoded(ops, self.fresh)
             # One lane empties the buffer: all lanes of the wave have read it, not only the matrix unit.
-            ops.append(make("barrier", first=self.kernel.wave_number, waves=1))
+            barrier = make("barrier", first=self.kernel.wave_number, waves=1)
+            decoded = None
+            if ring.stages > 1:
+                carried = loop.body.arguments
+                decoded = multiply_decoded(ops, barrier, joined, carried, self.registers, self.fresh)
+            if decoded is None:
+                self._check_turns(loop)
+            ops = decoded or [*multiply_as_decoded(ops, self.fresh), barrier]
         loop = replace(loop, region=replace(loop.body, ops=self._signalled(ops, rings, loop.body.arguments)))
         rounds = use_beside_products(self.kernel, loop, self.registers, self.fresh) if ring.stages > 1 else (loop,)
         if len(rounds) > 1:

@@ -31,6 +31,9 @@ def overlapped_products(
     first one of this step, and awaited before anything changes what it reads: its sums, and the registers of its
     factor.
 
+    Where a step has one product, whose factor lanes make of what they read, all of the next factor is made beside it,
+    in registers of its own, and a round has two steps.
+
     Loops over several dims that fill the same buffers are one row of steps where their last products are the same: the
     step before the first of one is the last of another.  They stay apart where ``registers`` of a lane suffice for a
     first step beside the sums of the loop before: then waves that multiply in step get out of it there, so that one has
@@ -87,11 +90,27 @@ def _overlapped(kernel: Kernel, parts: Sequence[tuple[Op, ...]], fresh: Callable
     for row, bound in zip(writers, behind, strict=True):
         for writer in row:
             lower = bound if writer is row[0] else maximum(writer.loop["lower"], bound)
-            found.append(writer.others(carried, lower))
+            others = writer.others(carried, lower)
+            found += (others,) if writer.step.issue else _in_pairs(others, writer.at, fresh)
             carried = found[-1].results
     whole = replace(last, operands=starts).with_(lower=parts[-1][0]["lower"])
     writer = _Loops(known[-1], whole, kernel.symbol(whole["induction"]), fresh)
     return *found, writer.last(carried[-len(known[-1].handed) :], before[-2])
+
+
+def _in_pairs(loop: Op, at: Expr, fresh: Callable[[str], str]) -> tuple[Op, Op]:
+    """The loop with two steps a round, so that what one hands to the next stays in its registers; and the step that is
+    left, if there is one."""
+    distance, names = loop["step"], dict[str, Value]()
+    names |= {old.name: new for old, new in zip(loop.body.arguments, loop.body.yields, strict=True)}
+    second = [copied(substituted(op, {loop["induction"]: at + distance}), fresh, names) for op in loop.body.ops]
+    yields = tuple(names[value.name] for value in loop.body.yields)
+    whole = loop["lower"] + trips(loop) // 2 * 2 * distance
+    results = tuple(replace(value, name=fresh(value.name)) for value in loop.results)
+    region = Region(loop.body.arguments, (*loop.body.ops, *second), yields)
+    rounds = replace(loop.with_(upper=whole, step=distance * 2), results=results, region=region)
+    rest = copied(replace(loop, operands=results).with_(lower=whole), fresh, {})
+    return rounds, replace(rest, results=loop.results)
 
 
 def _keeps_all(kernel: Kernel, step: _Step) -> bool:
@@ -125,7 +144,7 @@ class _Step:
     added_to: tuple[Value, ...]
     """Those of them that it adds to, for each of its sums: what is carried in their place."""
     guarded: tuple[Value, ...]
-    """What ``late`` makes the factor of."""
+    """What ``late`` makes the factor of, or the factor itself where it is made before."""
 
     @property
     def types(self) -> tuple[object, ...]:
@@ -150,9 +169,13 @@ class _Step:
         if any(op.region is not None and not _is_release(op) for op in ops[:-1]):
             return None
         commits = [number for number, op in enumerate(ops) if op.is_(MMA_COMMIT)]
-        if len(commits) < 2 or not ops[-2].is_(MMA_WAIT) or commits[-1] != len(ops) - 3:
+        if not commits or not ops[-2].is_(MMA_WAIT):
             return None
         start = max(number for number in range(commits[-1]) if ops[number].is_(MMA_FENCE))
+        if len(commits) == 1:
+            return cls._decoded(loop, start)
+        if commits[-1] != len(ops) - 3:
+            return None
         if any(not op.is_(MMA_FENCE, MMA_ASYNC, MMA_COMMIT) for op in ops[start:-2]):
             return None
         start -= ops[start - 1].is_(SIGNAL_WAIT)  # for what it reads
@@ -182,6 +205,25 @@ class _Step:
             return None
         middle = tuple(op for op in others[first + len(give) :] if id(op) not in kept)
         return cls(issue, give, middle, tuple(late), product, wait, release, handed, added_to, guarded)
+
+    @classmethod
+    def _decoded(cls, loop: Op, start: int) -> _Step | None:
+        """One with a single product, beside which the next one's factor is made, all in registers of its own; around
+        that are the wait for the wave's turn and what gives it to the next one, where waves take turns."""
+        start -= loop.body.ops[start - 1].is_(SIGNAL_WAIT)
+        others, (*product, wait, release) = loop.body.ops[:start], loop.body.ops[start:]
+        factors, yields = _used(product, others), _names(loop.body.yields)
+        sums = [
+            result.name
+            for result, value in zip(wait.results, wait.operands, strict=True)
+            if value.name not in _names(factors)
+        ]
+        added_to = tuple(_added_to(value, product) for value in wait.operands)
+        handed = (*factors, *(one for one in loop.body.arguments if one.name in _names(added_to)))
+        alone = _names(loop.body.arguments).isdisjoint(value.name for op in others for value in op.operands)
+        if not (factors and alone and yields.issuperset(sums) and _names(added_to) <= _names(handed)):
+            return None
+        return cls((), (), others, (), tuple(product), wait, release, handed, added_to, factors)
 
 
 def _is_release(op: Op) -> bool:
