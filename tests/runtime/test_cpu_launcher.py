@@ -125,6 +125,33 @@ def test_stacks_and_local_memory_of_threads_lie_apart(
     assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
 
 
+def test_bound_launches_follow_the_number_of_threads_and_the_workspace(
+    monkeypatch: pytest.MonkeyPatch, threads: None
+) -> None:
+    """What was packed for one workspace and number of threads says nothing to another."""
+    seen: list[int] = []
+
+    def look(environment: int, dispatch: int, workgroup: int) -> int:
+        seen.append(struct.unpack("<I", ctypes.string_at(workgroup, 4))[0])
+        return 0
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(look)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address
+    plan = LaunchPlan({}, (), (), (3, 1, 1), 3, ())
+    launch = module.Workgroups("look", LoadedCode(address, 4096, mmap.mmap(-1, 1)), 0, 0).bind(plan, ())
+    first: list[module.Workspace] = []
+    monkeypatch.setattr(module, "_free", first)
+    for count in (1, 1, 3, 2, 1):
+        torch.set_num_threads(count)
+        launch()
+        assert sorted(seen) == [0, 1, 2]
+        seen.clear()
+    monkeypatch.setattr(module, "_free", [])  # as for calls at once, while `first` is in use
+    launch()
+    assert sorted(seen) == [0, 1, 2] and first
+
+
 def test_calls_at_once_have_a_workspace_each() -> None:
     """In the end there are as many as there were calls at a time, for all later ones."""
     wrong: list[int] = []

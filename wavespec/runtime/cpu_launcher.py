@@ -6,7 +6,7 @@ IREE compiles kernels for CPUs, and lays down what their machine code takes; its
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import reduce
 from operator import sub
 from typing import Final
 
@@ -31,7 +31,7 @@ class CpuLauncher:
         buffers = len(artifact.tensors) + len(artifact.scratch_bytes)
         code = load_code(binary.data, f"{artifact.name}: '{binary.label}'", artifact.constant_count, buffers)
         self._is_written = tuple(tensor.written for tensor in artifact.tensors)
-        self._run = Workgroups(artifact.name, code, artifact.constant_count, buffers).run
+        self._workgroups = Workgroups(artifact.name, code, artifact.constant_count, buffers)
 
     def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
         """Run on inputs, then outputs, of the sizes and strides of `plan`, their memory at `addresses`."""
@@ -39,14 +39,14 @@ class CpuLauncher:
         if plan.scratch_bytes or not _are_aligned(places):
             self._launch_with_copies(tensors, places, plan)
         else:
-            self._run(plan, places)
+            self._workgroups.run(plan, places)
 
     def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], object]:
         """The launch on memory at these addresses; one that needs memory of its own is left to `launch`."""
         places = _places(addresses, plan)
         if plan.scratch_bytes or not _are_aligned(places):
             return launch_nothing
-        return partial(self._run, plan, places)
+        return self._workgroups.bind(plan, places)
 
     @torch.inference_mode()  # what autograd thinks of tensors is for callers to ask, before the kernel runs
     def _launch_with_copies(self, tensors: Sequence[Tensor], places: tuple[int, ...], plan: LaunchPlan) -> None:
@@ -56,7 +56,7 @@ class CpuLauncher:
         taken = list(places)
         for number, copy in copies.items():
             taken[number] = copy.data_ptr()
-        self._run(plan, (*taken, *(one.data_ptr() for one in scratch)))
+        self._workgroups.run(plan, (*taken, *(one.data_ptr() for one in scratch)))
         for number, copy in copies.items():
             if self._is_written[number]:
                 tensors[number].copy_(copy)

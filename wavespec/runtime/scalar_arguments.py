@@ -114,8 +114,8 @@ class ScalarArguments:
 
         Errors: `ArgumentError` for one out of limits, or beyond the numbers of its type.
         """
-        values = self(*values)
-        values = self.complete(values, sizes)
+        if tuple(map(type, values)) != self._types:
+            values = self.complete(self(*values), sizes)
         try:
             if self._limited:
                 self._check_limits(values)
@@ -127,7 +127,7 @@ class ScalarArguments:
 
     def shaping(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Those of the numbers that sizes, assumptions and cases depend on."""
-        return tuple(values[number] for number in self._shaping)
+        return tuple([values[number] for number in self._shaping]) if self._shaping else ()
 
     def sizes(self, values: tuple[Any, ...]) -> dict[str, int]:
         """The same by name, as integers."""

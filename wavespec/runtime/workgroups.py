@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +45,7 @@ _BUFFERS_AT: Final = 208
 _LENGTHS_AT: Final = 4096
 _ENVIRONMENT_AT: Final = _LENGTHS_AT + 256 * 8
 _STATUS_AT: Final = 72
+_STATUS: Final = struct.Struct("<i")
 _HEAD_BYTES: Final = max(8192, mmap.PAGESIZE)  # stacks begin with a page
 _MOST: Final = (2**32 - 1, 2**32 - 1, 2**16 - 1)
 """Workgroups along x, y, z, as many as their numbers have bits for."""
@@ -104,28 +106,61 @@ class Workgroups:
             MemoryError: where there is no room for the threads' stacks.
             RuntimeError: where a workgroup says that it failed.
         """
-        threads = 1 if _state["forked"] else min(torch.get_num_threads(), plan.workgroups)
-        entry = _entry()
+        threads = self._threads(plan)
         space = _workspace(threads, self._code.local_bytes)
-        base, (x, y, z) = space.address, plan.grid
+        try:
+            self._go(space, threads, self._said(space.address, threads, plan, addresses))
+        finally:
+            _free.append(space)
+
+    def bind(self, plan: LaunchPlan, addresses: tuple[int, ...]) -> Callable[[], None]:
+        """`run` with these arguments, for as many times as it is wanted: what threads are told is packed once for the
+        workspace that calls of one thread have all the time."""
+        last = (0, 0, b"")
+
+        def launch() -> None:
+            nonlocal last
+            threads = self._threads(plan)
+            space = _workspace(threads, self._code.local_bytes)
+            try:
+                base, count, said = last  # as one, since other threads may bind it anew
+                if base != space.address or count != threads:
+                    said = self._said(space.address, threads, plan, addresses)
+                    last = space.address, threads, said
+                self._go(space, threads, said)
+            finally:
+                _free.append(space)
+
+        return launch
+
+    def _threads(self, plan: LaunchPlan) -> int:
+        if plan.workgroups == 1 or _state["forked"]:
+            return 1
+        return min(torch.get_num_threads(), plan.workgroups)
+
+    def _said(self, base: int, threads: int, plan: LaunchPlan, addresses: tuple[int, ...]) -> bytes:
+        """What the workspace at ``base`` has at `_CALL_AT` when its threads begin."""
+        entry, (x, y, z) = _entry(), plan.grid
         # fmt: off
         try:
-            self._call.pack_into(
-                space.memory, _CALL_AT, entry.zero if threads == 1 else entry.number, 0, 0, plan.workgroups,
+            return self._call.pack(
+                entry.zero if threads == 1 else entry.number, 0, 0, plan.workgroups,
                 self._code.function, self._code.local_bytes, x, y, 1, 1, 1, self._constants, x, y, z, min(threads, 255),
                 self._buffers, base + self._constants_at, base + _BUFFERS_AT, base + _LENGTHS_AT, *addresses,
                 *plan.constants,
             )
-            if threads == 1:
-                entry.body(base)
-            else:
-                entry.region(entry.address, base, threads, 0)
-            (status,) = struct.unpack_from("<i", space.memory, _STATUS_AT)
         except struct.error:
             raise self._beyond(plan) from None
-        finally:
-            _free.append(space)
         # fmt: on
+
+    def _go(self, space: Workspace, threads: int, said: bytes) -> None:
+        entry = _entry()
+        space.memory[_CALL_AT : _CALL_AT + len(said)] = said
+        if threads == 1:
+            entry.body(space.address)
+        else:
+            entry.region(entry.address, space.address, threads, 0)
+        (status,) = _STATUS.unpack_from(space.memory, _STATUS_AT)
         if status:
             raise RuntimeError(f"{self._name}: a workgroup ended with status {status}.")
 
