@@ -83,8 +83,7 @@ def window(text: MlirText, name: str, dtype: DType, elements: int, size: int, st
         ]
     if rest:
         parts = [
-            text.op(f"llvm.intr.fshr({high}, {low}, {bits}) : (i32, i32, i32) -> i32")
-            for low, high in pairwise(parts)
+            text.op(f"llvm.intr.fshr({high}, {low}, {bits}) : (i32, i32, i32) -> i32") for low, high in pairwise(parts)
         ]
     made = text.op(f"vector.from_elements {', '.join(parts)} : vector<{wanted}xi32>")
     return text.op(f"llvm.bitcast {made} : vector<{wanted}xi32> to {vector_type(dtype, size)}")
