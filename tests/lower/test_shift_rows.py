@@ -76,6 +76,17 @@ def test_all_but_the_ends_of_a_row_is_accessed_16_bytes_at_a_time(text: str) -> 
     assert report.counts["global load 16 B"] >= 4 * 497 // 4
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_what_starts_beside_the_rows_is_read_16_bytes_at_a_time(dtype: str) -> None:
+    """A weight begins where an access may, and shifted tiles of it do not: two accesses have each of theirs."""
+    text = NORM.replace("weight: {shape: [N], dtype: f32}", f"weight: {{shape: [N], dtype: {dtype}}}")
+    kernel = lower(loads(text.replace("last * factor", "last * f32(factor)"), "norm.wave.yaml"), NVIDIA)
+    loads_ = [op for op in kernel.walk() if op.name == "load" and op["memory"] == "weight"]
+    windows = [op for op in kernel.walk() if op.name == "window"]
+    assert {op.result.vector.elements for op in loads_} == {4 if dtype == "f32" else 8}
+    assert len(loads_) == 2 * len(windows) > 0
+
+
 def test_small_elements_beside_large_ones_share_a_shift() -> None:
     text = NORM.replace("x: {shape: [M, N], dtype: f32}", "x: {shape: [M, N], dtype: bf16}").replace(
         "weight: {shape: [N], dtype: f32}", "weight: {shape: [N], dtype: bf16}"
@@ -155,8 +166,9 @@ def _without_head(op: Op) -> tuple[Op, ...]:
         altered("pad", "limit", lambda limit: limit + 1, stride=1),
         altered("load", "offset", lambda at: at + 1, around=True),
         altered("store", "offset", lambda at: at - 1),
+        altered("window", "start", lambda at: at + 1),
     ],
-    ids=["head counted", "tail counted", "loads one further", "stores one in front"],
+    ids=["head counted", "tail counted", "loads one further", "stores one in front", "windows one further"],
 )
 def test_bugs_are_found(bug: Bug) -> None:
     report, expected = run(NORM, 5, 497, bug)

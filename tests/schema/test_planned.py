@@ -88,6 +88,39 @@ def test_every_target_has_a_plan_of_its_own() -> None:
     assert all(one.constraints for one in spec.targets.values())
 
 
+SUMS = (
+    HEAD
+    + """
+dims: {A: {}, N: {}, B: {}}
+tensors:
+  x: {shape: [A, N, B], dtype: f32}
+  y: {shape: [A, B], dtype: f32, role: output}
+graph:
+  - none: {register: [A, B], dtype: f32, value: 0}
+  - steps:
+      iterate: N
+      carry: {total: none}
+      body: [part: {read: x}, total: {sum: part, dim: N, init: total}]
+  - {write: steps.total, to: y}
+"""
+)
+
+
+def test_few_sums_of_many_numbers_have_parts_or_clusters() -> None:
+    cases = cases_for_target(loads(SUMS), "sm_90")
+    assert case_for_sizes(cases, {"A": 1, "N": 1_000_000, "B": 3}).before
+    assert case_for_sizes(cases, {"A": 1, "N": 100_000, "B": 512}).before
+    few = case_for_sizes(cases, {"A": 1, "N": 5000, "B": 5120})
+    assert few.spec.schedule is not None and few.spec.schedule.workgroups is not None
+    assert (few.before, few.spec.schedule.workgroups.split) == ((), 8)
+    assert not case_for_sizes(cases, {"A": 64, "N": 5000, "B": 5120}).before
+
+
+def test_what_asks_for_its_place_has_no_parts() -> None:
+    text = SUMS.replace("total: {sum: part,", 'some: "where(index(N) < 9, part, 0)", total: {sum: some,')
+    assert not any(case.before for case in cases_for_target(loads(text), "sm_90"))
+
+
 def test_operands_are_staged_and_results_are_not() -> None:
     spaces = {name: one.space for name, one in cases_for_target(loads(PRODUCT), "gfx942")[-1].spec.tensors.items()}
     assert spaces == {"a": "shared", "b": "shared", "c": "global"}

@@ -9,7 +9,7 @@ from wavespec.emit.conversions import converted
 from wavespec.emit.elementwise import elementwise
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.pack_bits import pack_bits
-from wavespec.emit.rearranged import moved_by_words, padded, turned
+from wavespec.emit.rearranged import moved_by_words, padded, turned, window
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, sliced, vector_type
 from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DType
@@ -161,6 +161,12 @@ class LaneOperations(Emitter, ABC):
         start, limit = (self.indices.integer(op[key], 32) for key in ("start", "limit"))
         parts = self.function.parts(value, self.native_sizes(dtype, value.vector.elements))
         self.values[op.result.name] = padded(self.text, parts, dtype, start, limit, op["stride"], op["value"])
+
+    def emit_window(self, op: Op) -> None:
+        (value,), kind = op.operands, op.result.vector
+        start = self.indices.integer(op["start"], 32)
+        name = window(self.text, self.function.whole(value), kind.dtype, value.vector.elements, kind.elements, start)
+        self.values[op.result.name] = (Part(name, kind.elements),)
 
     def emit_transpose(self, op: Op) -> None:
         self.values[op.result.name] = self.transposed(op.operands[0], op["rows"], op["columns"], op["unit"])

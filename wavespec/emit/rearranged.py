@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
@@ -56,6 +57,36 @@ def padded(
         made.append(Part(name, part.size))
         first += part.size
     return tuple(made)
+
+
+def window(text: MlirText, name: str, dtype: DType, elements: int, size: int, start: str) -> str:
+    """``size`` elements from the ``start``-th on, an ``i32`` of at most as many as there are more: words of 32 bits are
+    halved away until one more than needed is left, and each two neighbours are shifted into one.
+
+    Args:
+        size: elements that fill whole words; ``elements`` is twice that.
+    """
+    words, wanted = (count * dtype.bits // 32 for count in (elements, size))
+    whole, most = vector_type(dtype, elements), f"vector<{words}xi32>"
+    name = text.op(f"llvm.bitcast {name} : {whole} to {most}")
+    parts = [text.op(f"vector.extract {name}[{at}] : i32 from {most}") for at in range(words)]
+    bits = text.op(f"arith.muli {start}, {text.constant(dtype.bits, 'i32')} : i32")
+    step, rest = wanted, 1 if dtype.bits < 32 else 0
+    while step > 1:
+        step //= 2
+        left = wanted + step - 1 + rest
+        bit = text.op(f"arith.andi {bits}, {text.constant(32 * step, 'i32')} : i32")
+        is_set = text.op(f"arith.cmpi ne, {bit}, {text.constant(0, 'i32')} : i32")
+        parts = [
+            text.op(f"arith.select {is_set}, {behind}, {part} : i32")
+            for part, behind in zip(parts[:left], parts[step:], strict=False)
+        ]
+    if rest:
+        parts = [
+            text.op(f"llvm.intr.fshr({high}, {low}, {bits}) : (i32, i32, i32) -> i32") for low, high in pairwise(parts)
+        ]
+    made = text.op(f"vector.from_elements {', '.join(parts)} : vector<{wanted}xi32>")
+    return text.op(f"llvm.bitcast {made} : vector<{wanted}xi32> to {vector_type(dtype, size)}")
 
 
 def moved_by_words(text: MlirText, name: str, dtype: DType, move: Callable[[str], str]) -> str:

@@ -338,6 +338,12 @@ class ThreadBuilder:
         self.add("pad", (value,), (result,), start=start, stride=stride, limit=limit, value=number)
         return result
 
+    def window(self, value: Value, start: Expr, size: int, hint: str = "window") -> Value:
+        """``start``: at most as many elements as there are more than ``size``."""
+        result = self.value(hint, value.vector.dtype, size)
+        self.add("window", (value,), (result,), start=start)
+        return result
+
     def mma(self, instruction: str, a: Value, b: Value, acc: Value, hint: str = "acc") -> Value:
         result = Value(self.fresh(hint), acc.type)
         self.add("mma", (a, b, acc), (result,), instruction=instruction)

@@ -96,6 +96,15 @@ PAD: Final = _declare(
     results=1,
     attributes={"start": Kind.EXPRESSION, "stride": Kind.INTEGER, "limit": Kind.EXPRESSION, "value": Kind.NUMBER},
 )
+WINDOW: Final = _declare(
+    "window",
+    "T x n -> T x m",
+    "m elements from `start` on, of which it is known when the kernel runs",
+    Trait.PURE,
+    operands=1,
+    results=1,
+    attributes={"start": Kind.EXPRESSION},
+)
 SHUFFLE: Final = _declare(
     "shuffle",
     "T x n -> T x n",

@@ -47,13 +47,14 @@ class ShiftRows(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows along a dim: accesses to those of ``memories`` are aligned ``shift`` elements in front of a multiple of
-    ``width``."""
+    """Rows along a dim: accesses to those of ``aligned`` memories are so ``shift`` elements in front of a multiple of
+    ``width``; others are ``read`` as well."""
 
     dim: str
     width: int
     shift: Expr
-    memories: frozenset[str]
+    aligned: frozenset[str]
+    read: frozenset[str]
 
     def shifted(self, op: Op) -> tuple[Op, ...]:
         if op.is_(ITERATE) and op["dim"] == self.dim:
@@ -62,7 +63,11 @@ class _Rows:
         if origin is None or self.dim not in dict(origin):
             return (op,)
         op = op.with_(origin=tuple((dim, at - self.shift if dim == self.dim else at) for dim, at in origin))
-        return (op.with_(around=True) if op.is_(READ, WRITE) and op["memory"] in self.memories else op,)
+        return (op.with_(around=True) if self._is_around(op) else op,)
+
+    def _is_around(self, op: Op) -> bool:
+        """Whether an access is to rows: aligned ones, or some that are read beside them."""
+        return op["memory"] in (self.read if op.is_(READ) else self.aligned) if op.is_(READ, WRITE) else False
 
 
 def _rows_along(kernel: Kernel, dim: str, machine: Machine) -> _Rows | None:
@@ -83,7 +88,7 @@ def _rows_along(kernel: Kernel, dim: str, machine: Machine) -> _Rows | None:
     shifts = {name: {start % width for start in found} for name, found in starts.items()}
     (shift, *_) = next(iter(shifts.values()))
     alike = frozenset(name for name, found in shifts.items() if found == {shift})
-    return None if shift.is_const or not alike else _Rows(dim, width, shift, alike)
+    return None if shift.is_const or not alike else _Rows(dim, width, shift, alike, frozenset(starts))
 
 
 def _has(op: Op, dim: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Region, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.thread import Mask, ThreadBuilder
-from wavespec.ops.accesses import Coordinates, Piece, coordinates_in, granule_elements, pieces
+from wavespec.ops.accesses import Coordinates, Piece, coordinates_in, granule_elements, is_aligned, pieces
 from wavespec.targets.machine import Machine
 
 
@@ -21,19 +21,37 @@ def read_around(
     hint: str,
     machine: Machine,
 ) -> tuple[Value, ...]:
-    """Load a tile, one value per access: all of every one that has an element of the row."""
-    return tuple(
-        build.load(
-            memory.name,
-            memory.dtype,
-            piece.width,
-            piece.offset,
-            mask=_below(memory, masked, piece.coordinates),
-            around=True,
-            hint=hint,
-        )
-        for piece in _pieces(memory, layout, origin, machine)
-    )
+    """Load a tile, one value per access: all of every one that has an element of the row.
+
+    Of a memory whose rows start beside those that the tile was shifted for, the accesses that have an element each.
+    """
+    granule, widest = granule_elements(memory, layout, origin), _widest(memory, machine)
+    if granule % widest or memory.dtype.is_packed:
+        return tuple(_load_around(build, memory, p, masked, hint) for p in _pieces(memory, layout, origin, machine))
+    loaded: list[Value] = []
+    for number, inside in enumerate(layout.coordinates(widest)):
+        at = coordinates_in(memory, origin, inside)
+        piece = Piece(number * widest, widest, memory.offset(at), at)
+        beside = piece.offset % widest
+        if is_aligned(memory, piece.offset.divisor, widest, machine):
+            loaded.append(_load_around(build, memory, piece, masked, hint))
+            continue
+        ends = {*masked, memory.contiguous_dim}  # the further access may be beyond a row whose tiles are not
+        both = [_load_around(build, memory, _moved(memory, piece, by - beside), ends, hint) for by in (0, widest)]
+        loaded.append(build.window(build.pack(both, hint), beside, widest, hint))
+    return tuple(loaded)
+
+
+def _load_around(build: ThreadBuilder, memory: Memory, piece: Piece, masked: Collection[str], hint: str) -> Value:
+    last = piece.coordinates[memory.contiguous_dim] + (piece.width - 1)
+    mask = (*_below(memory, masked, piece.coordinates), *(_from_0(last) if memory.contiguous_dim in masked else ()))
+    return build.load(memory.name, memory.dtype, piece.width, piece.offset, mask=mask, around=True, hint=hint)
+
+
+def _moved(memory: Memory, piece: Piece, by: Expr) -> Piece:
+    """An access so many elements further on."""
+    at = {dim: place + by if dim == memory.contiguous_dim else place for dim, place in piece.coordinates.items()}
+    return Piece(piece.register, piece.width, piece.offset + by, at)
 
 
 def write_around(
@@ -78,10 +96,15 @@ def _store_ends(
 def _pieces(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> Iterator[Piece]:
     granule = granule_elements(memory, layout, origin)
     places = (coordinates_in(memory, origin, inside) for inside in layout.coordinates(granule))
-    return pieces(memory, places, machine.globals.access_bytes // memory.dtype.bytes, machine, granule=granule)
+    return pieces(memory, places, _widest(memory, machine), machine, granule=granule)
 
 
-def _below(memory: Memory, masked: Sequence[str], at: Coordinates) -> Mask:
+def _widest(memory: Memory, machine: Machine) -> int:
+    """Elements of the widest access."""
+    return machine.globals.access_bytes // memory.dtype.bytes
+
+
+def _below(memory: Memory, masked: Collection[str], at: Coordinates) -> Mask:
     return tuple((at[dim], size) for dim, size in zip(memory.dims, memory.shape, strict=True) if dim in masked)
 
 

@@ -63,6 +63,11 @@ def parted(spec: KernelSpec) -> tuple[KernelSpec, KernelSpec]:
     return before, kernels.walking(before) if any(every(Write, loop.body)) else kernels.joining(before)
 
 
+def may_have_parts(spec: KernelSpec, dim: str) -> bool:
+    """Whether a kernel before can reduce parts of a dim, as far as the graph says; ``spec``: with a tile for it."""
+    return not any(_obstacles(spec, Schedule(), dim))
+
+
 def _obstacles(spec: KernelSpec, schedule: Schedule, dim: str) -> Iterator[tuple[str, str]]:
     """Why the parts of a dim cannot be reduced apart, each with what to do about it."""
     if schedule.materialize or (schedule.workgroups is not None and schedule.workgroups.split != 1):

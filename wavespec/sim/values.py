@@ -93,5 +93,10 @@ class Values:
         inside: Flags = places < symbols.per_thread(op["limit"])[:, None]
         return np.where(inside, values, converted(np.asarray(op["value"]), op.result.vector.dtype))
 
+    @staticmethod
+    def _window(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        places: Integers = symbols.per_thread(op["start"])[:, None] + np.arange(op.result.vector.elements)
+        return np.take_along_axis(operands[0], places, axis=1)
+
 
 VALUES: Mapping[str, ValueFunction] = methods_of(Values, THREAD_OPS)

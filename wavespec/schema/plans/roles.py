@@ -30,11 +30,14 @@ from wavespec.schema.ops import (
     every,
     walk,
 )
+from wavespec.schema.parted_loops import may_have_parts
 from wavespec.schema.resolve import constant_values
 
 Kind = Literal["products", "attention", "rows", "ordered", "columns", "elements", "transposed"]
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 """Fields of loops and branches."""
+_MOST_AXES = 5
+"""Of a grid."""
 _SMALL = 64
 """Of a dim of one size, that a tile has all of unless a product or an access is along it."""
 
@@ -74,6 +77,10 @@ class Roles:
     """Dims and bits of every value."""
     sums: bool = False
     """Whether loops do nothing but join elements, in any order."""
+    loops: int = 0
+    """How many loops there are, each of which reads what it is over."""
+    parted: bool = False
+    """Whether a kernel before may join the elements of parts of the dim of the loop."""
     products: int = 0
     """Sums of products beside each other."""
     decoded: bool = False
@@ -152,6 +159,8 @@ class _Graph:
             operands=self._tensors_across(across) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),
+            loops=sum(1 for _ in every(Iterate, self.ops)),
+            parted=bool(steps) and len(results) < _MOST_AXES and self._has_parts(steps),
             single=self._is_single(),
             uniform=self._uniform(),
             ordered=self._is_ordered(),
@@ -261,6 +270,10 @@ class _Graph:
         made = [{op.name for op in loop.body if isinstance(op, Reduce)} for loop in loops]
         writes = any(True for loop in loops for _ in every(Written, loop.body))
         return not writes and all(loop.carry.keys() <= names for loop, names in zip(loops, made, strict=True))
+
+    def _has_parts(self, steps: str) -> bool:
+        """Largest elements are left out: what parts of them cost depends on how many there are."""
+        return not any(every(Topk, self.ops)) and may_have_parts(with_tiled_loops(self.spec), steps)
 
     def _is_single(self) -> bool:
         loops = [op for op in walk(self.ops) if isinstance(op, Structured)]

@@ -126,7 +126,7 @@ class _Fitted:
                 found[dim] //= 2
         if roles.products and roles.steps:
             return found
-        words = self.limits["ordered" if roles.ordered else "words"]
+        words = self.entry.get("words") or self.limits["ordered" if roles.ordered else "words"]
         least = self.numbers("wave") if roles.products else {}
         for dim in (roles.rows, roles.columns, *roles.steps):
             while found.get(dim, 1) > least.get(dim, 1) and self._words(found) > words:
@@ -164,6 +164,10 @@ class _Fitted:
         if "stages" in schedule:
             room = self.limits["shared"] // max(self._staged(tiles), 1)
             schedule["stages"] = max(1, min(schedule["stages"], room))
+        if "parts" in schedule:
+            schedule["parts"] = {
+                dim: schedule["parts"][role] for role, dim in self._roles() if role in schedule["parts"]
+            }
         if not (self.roles.rows and self.roles.columns) and "workgroups" in schedule:  # bands are of two sides
             schedule["workgroups"] = {key: one for key, one in schedule["workgroups"].items() if key != "group"}
         return schedule or None
