@@ -61,7 +61,7 @@ def run(code: str, memory: str, places: list[int], constants: list[int], grid: l
     first: Any = ctypes.c_char.from_buffer(shared)
     start = ctypes.addressof(first)
     x, y, z = grid
-    plan = LaunchPlan({}, tuple(constants), (), (x, y, z), x * y * z, ())
+    plan = LaunchPlan({}, tuple(constants), (), (x, y, z), x * y * z, 1 << 20, ())
     Workgroups("kernel", loaded, count, len(places)).run(plan, tuple(start + place for place in places))
     del first
     shared.close()

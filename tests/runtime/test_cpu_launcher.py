@@ -32,6 +32,10 @@ from wavespec.runtime.workgroups import are_shared_out
 pytestmark = pytest.mark.skipif(not are_shared_out(), reason="needs Linux, x86-64 or aarch64, and a torch with OpenMP")
 
 
+MANY = 1 << 20
+"""Points that several threads share."""
+
+
 @cache
 def gemm() -> Kernel:
     return Kernel(gemm_artifact())
@@ -113,7 +117,7 @@ def test_stacks_and_local_memory_of_threads_lie_apart(
     function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(look)
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address
-    plan = LaunchPlan({}, (), (), (count, 1, 1), count, ())
+    plan = LaunchPlan({}, (), (), (count, 1, 1), count, MANY, ())
     module.Workgroups("look", LoadedCode(address, local_bytes, mmap.mmap(-1, 1)), 0, 0).run(plan, ())
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "---p" in line:
@@ -123,6 +127,26 @@ def test_stacks_and_local_memory_of_threads_lie_apart(
     assert all(stack.start in guards for stack, _ in places.values())
     ranges = sorted((one.start, one.stop) for both in places.values() for one in both)
     assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
+
+
+@pytest.mark.parametrize(("points", "most"), [(1, 1), (8192, 1), (8193, 3), (MANY, 3)])
+def test_little_work_wakes_nobody(threads: None, points: int, most: int) -> None:
+    """A thread that sleeps, or whose core others have, would be waited for."""
+    torch.set_num_threads(3)
+    callers = set[int]()
+    all_here = threading.Barrier(most)
+
+    def look(environment: int, dispatch: int, workgroup: int) -> int:
+        callers.add(threading.get_ident())
+        all_here.wait(30)
+        return 0
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(look)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address
+    plan = LaunchPlan({}, (), (), (3, 1, 1), 3, points, ())
+    module.Workgroups("look", LoadedCode(address, 4096, mmap.mmap(-1, 1)), 0, 0).run(plan, ())
+    assert len(callers) == most
 
 
 def test_bound_launches_follow_the_number_of_threads_and_the_workspace(
@@ -138,7 +162,7 @@ def test_bound_launches_follow_the_number_of_threads_and_the_workspace(
     function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(look)
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address
-    plan = LaunchPlan({}, (), (), (3, 1, 1), 3, ())
+    plan = LaunchPlan({}, (), (), (3, 1, 1), 3, MANY, ())
     launch = module.Workgroups("look", LoadedCode(address, 4096, mmap.mmap(-1, 1)), 0, 0).bind(plan, ())
     first: list[module.Workspace] = []
     monkeypatch.setattr(module, "_free", first)
@@ -301,8 +325,8 @@ from wavespec.runtime import Kernel, unpack_artifact
 kernel = Kernel(unpack_artifact(Path(sys.argv[1]).read_bytes()))
 torch.set_num_threads(2)
 before = ctypes.CDLL(None).regions_so_far()
-found = kernel(torch.ones(60, 3), torch.ones(4, 3))
-assert found.tolist() == [[3.0] * 4] * 60
+found = kernel(torch.ones(6000, 3), torch.ones(4, 3))
+assert found.tolist() == [[3.0] * 4] * 6000
 sys.exit(ctypes.CDLL(None).regions_so_far() - before)
 """
 

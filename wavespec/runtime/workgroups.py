@@ -30,6 +30,9 @@ STACK_BYTES: Final = 4 << 20
 """Stack of a thread while it runs workgroups, however small its own is; kernels may keep tiles on it."""
 _LOCAL_BYTES: Final = 4 << 20
 """Memory of a thread for packed panels, unless a kernel asks for more."""
+_ALONE: Final = 1 << 13
+"""Points of a kernel's dims that one thread computes sooner than it meets another, which may be asleep, or wait for a
+core that other processes have."""
 _GUARD: Final = mmap.PAGESIZE
 """Bytes at the end of a stack that nothing may touch: what grows over it stops there."""
 
@@ -134,7 +137,7 @@ class Workgroups:
         return launch
 
     def _threads(self, plan: LaunchPlan) -> int:
-        if plan.workgroups == 1 or _state["forked"]:
+        if plan.workgroups == 1 or plan.points <= _ALONE or _state["forked"]:
             return 1
         return min(torch.get_num_threads(), plan.workgroups)
 
