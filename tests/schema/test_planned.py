@@ -13,7 +13,7 @@ from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.load import loads
-from wavespec.schema.plans.roles import Kind, roles_of
+from wavespec.schema.plans.roles import Kind, Roles, roles_of
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import resolve_params
 from wavespec.targets.names import TARGETS
@@ -213,3 +213,68 @@ def test_mistakes_are_told_as_in_other_specs() -> None:
 @pytest.mark.parametrize("subject", [one for one in subjects(*TARGETS) if not one.is_alike], ids=lambda one: one.name)
 def test_every_kernel_builds_without_its_plan(subject: Subject) -> None:
     assert check_builds([planned_anew(subject.spec)]) == [()]
+
+
+def planned_roles(graph: str, tensors: str, dims: str) -> Roles:
+    spec = loads(f"{HEAD}dims: {dims}\ntensors:\n{tensors}\ngraph:\n{graph}")
+    roles = roles_of(without_plan(spec))
+    assert roles is not None
+    return roles
+
+
+def test_places_that_are_computed_keep_operands_out_of_shared_memory() -> None:
+    computed = PRODUCT.replace(
+        "[a_tile: {read: a},", '[moved: "index(K) // 2 * 2", a_tile: {read: a, dims: [M, K], at: {K: moved}},'
+    )
+    spec = loads(computed)
+    assert {one.space for one in cases_for_target(spec, "cpu")[-1].spec.tensors.values()} == {"global"}
+
+
+def test_operands_that_lanes_compute_with_too_are_in_tiles_for_lanes() -> None:
+    beside = (
+        PRODUCT.replace("carry: {acc: zero}", "carry: {acc: zero, total: none}")
+        .replace("graph:", "  t: {shape: [M], dtype: f32, role: output}\ngraph:")
+        .replace("  - steps:", "  - none: {register: [M], dtype: f32, value: 0}\n  - steps:")
+        .replace("b_tile, acc]}]", "b_tile, acc]}, wide: f32(a_tile), total: {sum: wide, dim: K, init: total}]")
+    )
+    spec = loads(beside + "  - {write: steps.total, to: t}\n")
+    assert {one.space for one in cases_for_target(spec, "cpu")[-1].spec.tensors.values()} == {"global"}
+    assert check_builds([spec], ["cpu"]) == [()]
+
+
+def test_a_product_in_each_step_of_a_loop_along_its_columns_walks_over_them_in_short_steps() -> None:
+    graph = """
+  - x: {read: a}
+  - low: {register: [M], dtype: f32, value: -.inf}
+  - walk:
+      iterate: N
+      carry: {best: low}
+      body:
+        - none: {register: [M, N], dtype: f32, value: 0}
+        - y: {read: b}
+        - score: {mma: [x, y, none]}
+        - best: {max: score, dim: N, init: best}
+  - {write: walk.best, to: c}
+"""
+    tensors = "  a: {shape: [M, K], dtype: bf16}\n  b: {shape: [N, K], dtype: bf16}\n"
+    tensors += "  c: {shape: [M], dtype: f32, role: output}\n"
+    assert planned_roles(graph, tensors, "{M: {}, N: {}, K: {max: 256}}").kind == "attention"
+
+
+def test_what_is_changed_in_place_is_not_shared_out_among_the_workgroups_of_a_cluster() -> None:
+    graph = """
+  - none: {register: [M], dtype: f32, value: 0}
+  - walk:
+      iterate: N
+      carry: {total: none}
+      body: [a: {read: x}, total: {sum: a, dim: N, init: total}]
+  - results:
+      iterate: N
+      carry: {}
+      body: [b: {read: x}, c: b / walk.total, {write: c, to: x}]
+"""
+    spec = loads(
+        f"{HEAD}dims: {{M: {{}}, N: {{}}}}\ntensors: {{x: {{shape: [M, N], dtype: f32, role: inout}}}}\ngraph:{graph}"
+    )
+    schedules = [one.spec.schedule for one in cases_for_target(spec, "sm_90")]
+    assert all(one is None or one.workgroups is None for one in schedules)

@@ -12,6 +12,7 @@ from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Tiling
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Dim, KernelSpec
+from wavespec.schema.made_kernels import words_of
 from wavespec.schema.ops import (
     ArgReduce,
     Iterate,
@@ -63,7 +64,7 @@ class Roles:
     bits: int
     """Of an element of what is multiplied, else of what is read most."""
     single: bool
-    """Whether loops are over all of one dim, and nothing decides what runs."""
+    """Whether loops are over all of one dim, nothing decides what runs, and workgroups may share out what is read."""
     uniform: frozenset[str]
     """Dims of values that decide about loops and branches, of which a workgroup has one answer."""
     ordered: bool
@@ -162,7 +163,7 @@ class _Graph:
     def _of_products(self, products: Sequence[Mma], results: Sequence[str], whole: tuple[str, ...]) -> Roles:
         within = [op for loop in every(Iterate, self.ops) for op in every(Mma, loop.body)]
         looped = [op for op in within if self._summed(op) & set(self.loops)] or within or list(products)
-        chained = within and any(not self._summed(op) & set(self.loops) for op in within) and looped != within
+        chained = any(not self._summed(op) & set(self.loops) for op in within)
         first = looped[0]
         sides = [self._sides(op) for op in (*looped, *(within if chained else ()))]
         rows = [dim for dim in sides[0][0] if dim in results and all(dim in side[0] for side in sides)]
@@ -174,7 +175,7 @@ class _Graph:
         reads = {op.name: op for op in every(Read, self.ops)}
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
-        is_decoded = any(one not in reads for op in looped for one in (op.lhs, op.rhs)) and not chained
+        is_decoded = not chained and (self._is_decoded(looped, reads) or self._is_used_beside(looped, reads))
         return Roles(
             kind="attention" if chained else "products",
             rows=row,
@@ -196,6 +197,17 @@ class _Graph:
             fixed=self.fixed,
             values=self._values(),
         )
+
+    def _is_decoded(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
+        """Whether an operand is made of what is read, or of places that are computed, which lanes alone can look up."""
+        operands = [one for op in products for one in (op.lhs, op.rhs)]
+        names = {name for one in operands if one in reads for place in reads[one].at.values() for name in place.names()}
+        return any(one not in reads for one in operands) or not names & self.types.keys() <= reads.keys()
+
+    def _is_used_beside(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
+        """Whether lanes compute with an operand as well."""
+        read = {one for op in products for one in (op.lhs, op.rhs) if one in reads}
+        return any(read & set(words_of(op)) for op in walk(self.ops) if not isinstance(op, Mma | Structured | Read))
 
     def _sides(self, op: Mma) -> tuple[list[str], list[str]]:
         """The dims of the rows of a product, and those of its columns."""
@@ -265,6 +277,8 @@ class _Graph:
     def _is_single(self) -> bool:
         loops = [op for op in walk(self.ops) if isinstance(op, Structured)]
         bounds = [getattr(op, field, None) for op in loops for field in _DECIDING]
+        if any(self.spec.tensors[op.tensor].role == "inout" for op in every(Read, self.ops)):
+            return False  # what is changed in place is read by those alone who write it
         return len(self.loops) == 1 and all(isinstance(op, Iterate) for op in loops) and bounds == [None] * len(bounds)
 
     def _alone(self, results: Sequence[str], tiled: set[str]) -> tuple[str, ...]:
