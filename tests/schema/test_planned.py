@@ -278,3 +278,37 @@ def test_what_is_changed_in_place_is_not_shared_out_among_the_workgroups_of_a_cl
     )
     schedules = [one.spec.schedule for one in cases_for_target(spec, "sm_90")]
     assert all(one is None or one.workgroups is None for one in schedules)
+
+
+def test_short_rows_and_whole_dims_have_short_tiles_on_cpus() -> None:
+    graph = "  - a: {read: x}\n  - b: a + 1\n  - {write: b, to: y}\n"
+    tensors = "tensors: {x: {shape: [M, N], dtype: f32}, y: {shape: [M, N], dtype: f32, role: output}}\n"
+    spec = loads(f"{HEAD}dims: {{M: {{}}, N: {{}}}}\n{tensors}graph:\n{graph}")
+    assert tiles(spec, "cpu", M=9, N=64)["N"] == 64
+    assert tiles(spec, "cpu", M=9, N=1000)["N"] == 256
+    graph = "  - a: {read: x}\n  - t: {max: a, dim: N}\n  - b: a - t\n  - {write: b, to: y}\n"
+    spec = loads(f"{HEAD}dims: {{M: {{}}, N: {{max: 256}}}}\n{tensors}graph:\n{graph}")
+    assert [tiles(spec, "cpu", M=9, N=size)["N"] for size in (2, 9, 64, 200)] == [256, 16, 64, 256]
+
+
+def test_f32_products_with_operands_that_are_computed_have_waves_as_wide_as_their_instruction() -> None:
+    masked = PRODUCT.replace("bf16", "f32").replace("{mma: [a_tile,", "{mma: [low,")
+    spec = loads(
+        masked.replace("b_tile: {read: b},", 'b_tile: {read: b}, low: "where(index(K) <= index(M), a_tile, 0)",')
+    )
+    assert check_builds([spec], ["sm_90"]) == [()]
+
+
+def test_products_behind_a_loop_have_no_waves_that_copy_alone() -> None:
+    text = PRODUCT.replace("K: {}", "K: {}, R: {max: 64}").replace(
+        "tensors:", "tensors:\n  w: {shape: [N, R], dtype: bf16}\n  v: {shape: [R, K], dtype: bf16}", 1
+    )
+    text = text.replace("  - steps:", "  - none: {register: [M, R], dtype: f32, value: 0}\n  - steps:").replace(
+        "{acc: zero}", "{acc: zero, low: none}"
+    )
+    text = text.replace("acc]}]", "acc]}, v_tile: {read: v}, low: {mma: [a_tile, v_tile, low]}]")
+    behind = "  - narrow: bf16(steps.low)\n  - w_tile: {read: w}\n  - total: {mma: [narrow, w_tile, steps.acc]}\n  - {write: total, to: c}\n"
+    spec = loads(text.replace("  - {write: steps.acc, to: c}\n", behind))
+    schedules = [one.spec.schedule for one in cases_for_target(spec, "sm_90")]
+    assert not any(one is not None and one.waves.producers for one in schedules)
+    assert check_builds([spec], ["sm_90"]) == [()]

@@ -77,8 +77,10 @@ class Roles:
     """Whether loops do nothing but join elements, in any order."""
     products: int = 0
     """Sums of products beside each other."""
+    behind: bool = False
+    """Whether products behind the loop take what it has summed."""
     decoded: bool = False
-    """Whether something is done to an operand of a product between its tensor and the product, or scales it."""
+    """Whether lanes compute with an operand of a product as well, compute it or its places, or it is scaled."""
     contiguous: bool = False
     """Whether operands that are read have their elements along the steps side by side."""
     mapped: tuple[str, ...] = ()
@@ -187,6 +189,7 @@ class _Graph:
             operands=tuple(dict.fromkeys(operands)),
             bits=self._bits(operands),
             products=len({op.acc for op in looped}),
+            behind=bool(within) and len(products) > len(within),
             decoded=is_decoded or any(op.scales is not None for op in products),
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
