@@ -310,5 +310,5 @@ def test_products_behind_a_loop_have_no_waves_that_copy_alone() -> None:
     behind = "  - narrow: bf16(steps.low)\n  - w_tile: {read: w}\n  - total: {mma: [narrow, w_tile, steps.acc]}\n  - {write: total, to: c}\n"
     spec = loads(text.replace("  - {write: steps.acc, to: c}\n", behind))
     schedules = [one.spec.schedule for one in cases_for_target(spec, "sm_90")]
-    assert not any(one is not None and one.waves.producers for one in schedules)
+    assert not any(one is not None and one.waves is not None and one.waves.producers for one in schedules)
     assert check_builds([spec], ["sm_90"]) == [()]
