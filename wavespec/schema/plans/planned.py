@@ -182,6 +182,7 @@ class _Plan:
             "single": str(int(roles.single)),
             "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),
+            "beside": str(int(roles.beside)),
             "decoded": str(int(roles.decoded)),
             "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
         }

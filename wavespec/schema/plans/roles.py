@@ -79,8 +79,10 @@ class Roles:
     """Sums of products beside each other."""
     behind: bool = False
     """Whether products behind the loop take what it has summed."""
+    beside: bool = False
+    """Whether lanes compute with an operand of a product as well, which is one as it is read."""
     decoded: bool = False
-    """Whether lanes compute with an operand of a product as well, compute it or its places, or it is scaled."""
+    """Whether that is so, or an operand or its places are computed, or it is scaled."""
     contiguous: bool = False
     """Whether operands that are read have their elements along the steps side by side."""
     mapped: tuple[str, ...] = ()
@@ -177,7 +179,8 @@ class _Graph:
         reads = {op.name: op for op in every(Read, self.ops)}
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
-        is_decoded = not chained and (self._is_decoded(looped, reads) or self._is_used_beside(looped, reads))
+        is_made = not chained and self._is_decoded(looped, reads)
+        is_beside = not chained and not is_made and self._is_used_beside(looped, reads)
         return Roles(
             kind="attention" if chained else "products",
             rows=row,
@@ -190,7 +193,8 @@ class _Graph:
             bits=self._bits(operands),
             products=len({op.acc for op in looped}),
             behind=bool(within) and len(products) > len(within),
-            decoded=is_decoded or any(op.scales is not None for op in products),
+            beside=is_beside,
+            decoded=is_made or is_beside or any(op.scales is not None for op in products),
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
             staged=tuple({name: self._typed(name) for name in names if name in reads}.values()),
@@ -253,11 +257,11 @@ class _Graph:
         return list(dict.fromkeys(dim for dims in sorted(written, key=len, reverse=True) for dim in dims))
 
     def _last_dims(self) -> set[str]:
-        """Dims along which elements of values that are read or written lie side by side."""
+        """Dims along which elements of values that are read or written lie side by side, of those with most dims."""
         read = [self.types[op.name].dims for op in every(Read, self.ops)]
         written = [self.types[op.value].dims for op in every(Written, self.ops) if op.value in self.types]
         most = max((len(dims) for dims in (*read, *written)), default=0)
-        return {dims[-1] for dims in (*read, *written) if dims and len(dims) >= min(2, most)}
+        return {dims[-1] for dims in (*read, *written) if dims and len(dims) == most}
 
     def _read_across(self, results: Sequence[str], columns: str) -> str:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""
