@@ -312,3 +312,21 @@ def test_products_behind_a_loop_have_no_waves_that_copy_alone() -> None:
     schedules = [one.spec.schedule for one in cases_for_target(spec, "sm_90")]
     assert not any(one is not None and one.waves is not None and one.waves.producers for one in schedules)
     assert check_builds([spec], ["sm_90"]) == [()]
+
+
+def test_a_mask_of_steps_does_not_make_rows_of_them() -> None:
+    graph = """
+  - none: {register: [B, D], dtype: f32, value: 0}
+  - walk:
+      iterate: T
+      carry: {total: none}
+      body:
+        - part: {read: x}
+        - keep: {read: mask}
+        - kept: "where(keep, part, 0)"
+        - total: {sum: kept, dim: T, init: total}
+  - {write: walk.total, to: y}
+"""
+    tensors = "  x: {shape: [B, T, D], dtype: f32}\n  mask: {shape: [B, T], dtype: bool}\n"
+    tensors += "  y: {shape: [B, D], dtype: f32, role: output}\n"
+    assert planned_roles(graph, tensors, "{B: {}, T: {}, D: {}}").kind == "columns"
