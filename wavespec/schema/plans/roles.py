@@ -36,6 +36,7 @@ from wavespec.schema.resolve import constant_values
 Kind = Literal["products", "attention", "rows", "ordered", "columns", "elements", "transposed"]
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 """Fields of loops and branches."""
+_PLACES = ("bool", "i32", "i64")
 _SMALL = 64
 """Of a dim of one size, that a tile has all of unless a product or an access is along it."""
 
@@ -257,11 +258,13 @@ class _Graph:
         return list(dict.fromkeys(dim for dims in sorted(written, key=len, reverse=True) for dim in dims))
 
     def _last_dims(self) -> set[str]:
-        """Dims along which elements of values that are read or written lie side by side, of those with most dims."""
-        read = [self.types[op.name].dims for op in every(Read, self.ops)]
-        written = [self.types[op.value].dims for op in every(Written, self.ops) if op.value in self.types]
-        most = max((len(dims) for dims in (*read, *written)), default=0)
-        return {dims[-1] for dims in (*read, *written) if dims and len(dims) == most}
+        """Dims along which elements of values that are read or written lie side by side; masks and places say nothing
+        of that where there are others."""
+        read = [self.types[op.name] for op in every(Read, self.ops)]
+        written = [self.types[op.value] for op in every(Written, self.ops) if op.value in self.types]
+        most = max((len(one.dims) for one in (*read, *written)), default=0)
+        wide = [one for one in (*read, *written) if one.dims and len(one.dims) >= min(2, most)]
+        return {one.dims[-1] for one in [one for one in wide if one.dtype not in _PLACES] or wide}
 
     def _read_across(self, results: Sequence[str], columns: str) -> str:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""
