@@ -297,3 +297,11 @@ def test_names_come_once_in_order() -> None:
 
 def test_functions_are_those_of_the_grammar() -> None:
     assert set(FUNCTIONS) == {"min", "max", "ceildiv", "size", "start", "end", "stride", "alignment"}
+
+
+def test_an_argument_that_a_comma_of_braces_has_cut_off_asks_for_quotes() -> None:
+    with pytest.raises(WavespecError, match="takes quotes"):
+        parse_expression("N // max(K")
+    with pytest.raises(WavespecError) as other:
+        parse_expression("(N + 1")
+    assert "takes quotes" not in str(other.value)

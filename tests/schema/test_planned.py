@@ -13,7 +13,7 @@ from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.load import loads
-from wavespec.schema.plans.roles import Kind, roles_of
+from wavespec.schema.plans.roles import Kind, Roles, roles_of
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import resolve_params
 from wavespec.targets.names import TARGETS
@@ -246,3 +246,120 @@ def test_mistakes_are_told_as_in_other_specs() -> None:
 @pytest.mark.parametrize("subject", [one for one in subjects(*TARGETS) if not one.is_alike], ids=lambda one: one.name)
 def test_every_kernel_builds_without_its_plan(subject: Subject) -> None:
     assert check_builds([planned_anew(subject.spec)]) == [()]
+
+
+def planned_roles(graph: str, tensors: str, dims: str) -> Roles:
+    spec = loads(f"{HEAD}dims: {dims}\ntensors:\n{tensors}\ngraph:\n{graph}")
+    roles = roles_of(without_plan(spec))
+    assert roles is not None
+    return roles
+
+
+def test_places_that_are_computed_keep_operands_out_of_shared_memory() -> None:
+    computed = PRODUCT.replace(
+        "[a_tile: {read: a},", '[moved: "index(K) // 2 * 2", a_tile: {read: a, dims: [M, K], at: {K: moved}},'
+    )
+    spec = loads(computed)
+    assert {one.space for one in cases_for_target(spec, "cpu")[-1].spec.tensors.values()} == {"global"}
+
+
+def test_operands_that_lanes_compute_with_too_are_in_tiles_for_lanes() -> None:
+    beside = (
+        PRODUCT.replace("carry: {acc: zero}", "carry: {acc: zero, total: none}")
+        .replace("graph:", "  t: {shape: [M], dtype: f32, role: output}\ngraph:")
+        .replace("  - steps:", "  - none: {register: [M], dtype: f32, value: 0}\n  - steps:")
+        .replace("b_tile, acc]}]", "b_tile, acc]}, wide: f32(a_tile), total: {sum: wide, dim: K, init: total}]")
+    )
+    spec = loads(beside + "  - {write: steps.total, to: t}\n")
+    assert {one.space for one in cases_for_target(spec, "cpu")[-1].spec.tensors.values()} == {"global"}
+    assert check_builds([spec], ["cpu"]) == [()]
+
+
+def test_a_product_in_each_step_of_a_loop_along_its_columns_walks_over_them_in_short_steps() -> None:
+    graph = """
+  - x: {read: a}
+  - low: {register: [M], dtype: f32, value: -.inf}
+  - walk:
+      iterate: N
+      carry: {best: low}
+      body:
+        - none: {register: [M, N], dtype: f32, value: 0}
+        - y: {read: b}
+        - score: {mma: [x, y, none]}
+        - best: {max: score, dim: N, init: best}
+  - {write: walk.best, to: c}
+"""
+    tensors = "  a: {shape: [M, K], dtype: bf16}\n  b: {shape: [N, K], dtype: bf16}\n"
+    tensors += "  c: {shape: [M], dtype: f32, role: output}\n"
+    assert planned_roles(graph, tensors, "{M: {}, N: {}, K: {max: 256}}").kind == "attention"
+
+
+def test_what_is_changed_in_place_is_not_shared_out_among_the_workgroups_of_a_cluster() -> None:
+    graph = """
+  - none: {register: [M], dtype: f32, value: 0}
+  - walk:
+      iterate: N
+      carry: {total: none}
+      body: [a: {read: x}, total: {sum: a, dim: N, init: total}]
+  - results:
+      iterate: N
+      carry: {}
+      body: [b: {read: x}, c: b / walk.total, {write: c, to: x}]
+"""
+    spec = loads(
+        f"{HEAD}dims: {{M: {{}}, N: {{}}}}\ntensors: {{x: {{shape: [M, N], dtype: f32, role: inout}}}}\ngraph:{graph}"
+    )
+    schedules = [one.spec.schedule for one in cases_for_target(spec, "sm_90")]
+    assert all(one is None or one.workgroups is None for one in schedules)
+
+
+def test_short_rows_and_whole_dims_have_short_tiles_on_cpus() -> None:
+    graph = "  - a: {read: x}\n  - b: a + 1\n  - {write: b, to: y}\n"
+    tensors = "tensors: {x: {shape: [M, N], dtype: f32}, y: {shape: [M, N], dtype: f32, role: output}}\n"
+    spec = loads(f"{HEAD}dims: {{M: {{}}, N: {{}}}}\n{tensors}graph:\n{graph}")
+    assert tiles(spec, "cpu", M=9, N=64)["N"] == 64
+    assert tiles(spec, "cpu", M=9, N=1000)["N"] == 256
+    graph = "  - a: {read: x}\n  - t: {max: a, dim: N}\n  - b: a - t\n  - {write: b, to: y}\n"
+    spec = loads(f"{HEAD}dims: {{M: {{}}, N: {{max: 256}}}}\n{tensors}graph:\n{graph}")
+    assert [tiles(spec, "cpu", M=9, N=size)["N"] for size in (2, 9, 64, 200)] == [256, 16, 64, 256]
+
+
+def test_f32_products_with_operands_that_are_computed_have_waves_as_wide_as_their_instruction() -> None:
+    masked = PRODUCT.replace("bf16", "f32").replace("{mma: [a_tile,", "{mma: [low,")
+    spec = loads(
+        masked.replace("b_tile: {read: b},", 'b_tile: {read: b}, low: "where(index(K) <= index(M), a_tile, 0)",')
+    )
+    assert check_builds([spec], ["sm_90"]) == [()]
+
+
+def test_products_behind_a_loop_have_no_waves_that_copy_alone() -> None:
+    text = PRODUCT.replace("K: {}", "K: {}, R: {max: 64}").replace(
+        "tensors:", "tensors:\n  w: {shape: [N, R], dtype: bf16}\n  v: {shape: [R, K], dtype: bf16}", 1
+    )
+    text = text.replace("  - steps:", "  - none: {register: [M, R], dtype: f32, value: 0}\n  - steps:").replace(
+        "{acc: zero}", "{acc: zero, low: none}"
+    )
+    text = text.replace("acc]}]", "acc]}, v_tile: {read: v}, low: {mma: [a_tile, v_tile, low]}]")
+    behind = "  - narrow: bf16(steps.low)\n  - w_tile: {read: w}\n  - total: {mma: [narrow, w_tile, steps.acc]}\n  - {write: total, to: c}\n"
+    spec = loads(text.replace("  - {write: steps.acc, to: c}\n", behind))
+    schedules = [one.spec.schedule for one in cases_for_target(spec, "sm_90")]
+    assert not any(one is not None and one.waves is not None and one.waves.producers for one in schedules)
+    assert check_builds([spec], ["sm_90"]) == [()]
+
+
+def test_a_mask_of_steps_does_not_make_rows_of_them() -> None:
+    graph = """
+  - none: {register: [B, D], dtype: f32, value: 0}
+  - walk:
+      iterate: T
+      carry: {total: none}
+      body:
+        - part: {read: x}
+        - keep: {read: mask}
+        - kept: "where(keep, part, 0)"
+        - total: {sum: kept, dim: T, init: total}
+  - {write: walk.total, to: y}
+"""
+    tensors = "  x: {shape: [B, T, D], dtype: f32}\n  mask: {shape: [B, T], dtype: bool}\n"
+    tensors += "  y: {shape: [B, D], dtype: f32, role: output}\n"
+    assert planned_roles(graph, tensors, "{B: {}, T: {}, D: {}}").kind == "columns"

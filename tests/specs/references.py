@@ -143,6 +143,16 @@ def rms_norm_backward_weight(dy: Tensor, x: Tensor, rate: Tensor) -> list[Tensor
     return [(dy * x * rate[:, None]).sum(0)]
 
 
+def nearest_code(x: Tensor, codes: Tensor) -> list[Tensor]:
+    scores = x.double() @ codes.double().T
+    sums = x @ codes.T if x.dtype == torch.double else x.float() @ codes.float().T
+    return [scores.argmax(-1), sums.amax(-1)]
+
+
+def linear_lora(x: Tensor, w: Tensor, down: Tensor, up: Tensor, *, alpha: float) -> list[Tensor]:
+    return [x @ w.T + (alpha * (x @ down.T)) @ up.T]
+
+
 def max_pool2d(x: Tensor) -> list[Tensor]:
     return [F.max_pool2d(x, 3, 2, 1)]
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 from wavespec.emit.cuda_lanes import CudaLanes
 from wavespec.emit.cuda_memory import CudaMemory
 from wavespec.emit.function import Emitter, Function
-from wavespec.emit.hopper_products import packed, tied, undefined, unpacked, wgmma
+from wavespec.emit.hopper_products import TIED, packed, tied, undefined, unpacked, wgmma
 from wavespec.emit.matrix_descriptor import FIELD, has_leading_dim, matrix_descriptor
 from wavespec.emit.registers import Part, mlir_type, vector_type
 from wavespec.ir.expr import Expr, as_expr, const
@@ -141,7 +141,8 @@ class AsyncProducts(Emitter):
     def _tie(self, value: Value, result: Value) -> None:
         dtype = value.vector.dtype
         size = max(1, 4 // dtype.bytes)
-        type_, element = vector_type(dtype, size), "f32" if dtype.name == "f32" else "i32"
+        type_ = vector_type(dtype, size)
+        element = type_ if type_ in TIED else "i32"
         words = self.function.scalars(value) if type_ == element else self.lanes.words(value, element)
         names = tied(self.text, words, element)
         if type_ != element:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from wavespec.emit.mlir_text import MlirText
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
-_CONSTRAINT = {"f32": "f", "i32": "r"}
+TIED = {"f32": "f", "i32": "r", "f64": "d", "i64": "l"}
+"""How assembly calls a register of each type."""
 
 
 def struct_type(element: str, count: int) -> str:
@@ -37,7 +38,7 @@ def tied(text: MlirText, names: Sequence[str], element: str) -> list[str]:
     """The same registers, which nothing that is computed before this point uses and nothing after it changes."""
     if not names:
         return []
-    letter, count = _CONSTRAINT[element], len(names)
+    letter, count = TIED[element], len(names)
     constraints = ",".join([f"={letter}"] * count + [str(index) for index in range(count)])
     result = element if count == 1 else struct_type(element, count)
     types = ", ".join([element] * count)
@@ -87,7 +88,7 @@ def _from_registers(
     """The operation of MLIR takes ``a`` from shared memory only."""
     accumulator, left, _ = row.emit.split(".")[-3:]
     count, element = row.acc.layout.elements, {"f32": "f32", "s32": "i32"}[accumulator]
-    struct, letter = struct_type(element, count), _CONSTRAINT[element]
+    struct, letter = struct_type(element, count), TIED[element]
     registers = unpacked(text, total, element, count)
     # Numbers of the operands: results, the same registers as inputs, then `a` and `b`.
     outputs = ", ".join(f"${index}" for index in range(count))

@@ -44,6 +44,7 @@ from wavespec.schema.language.synonyms import function_hints
 
 _DEEPEST = 32
 _MOST_NODES = 200
+_QUOTES = "Inside of braces and brackets, an expression with a comma takes quotes: '{N: \"max(K, 1)\"}'."
 TOKEN_PATTERN = (
     r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<op>\*\*|//|<=|>=|==|!=|[-+*/%<>(),]))"
@@ -208,10 +209,10 @@ class ExpressionParser:
         while self._peek().text == ",":
             self._next()
             arguments.append(self._expression())
-        close = self._expect(")")
+        fewest, most = self.functions[function.text]
+        close = self._expect(")", _QUOTES if len(arguments) < fewest else "")
         self.depth -= 1
         self._number_only(*arguments)
-        fewest, most = self.functions[function.text]
         if not fewest <= len(arguments) <= most:
             counts = str(fewest) if fewest == most else f"{fewest} to {most}"
             self._fail(
@@ -285,11 +286,11 @@ class ExpressionParser:
         self.position = min(self.position + 1, len(self.tokens) - 1)
         return token
 
-    def _expect(self, text: str) -> Token:
+    def _expect(self, text: str, hint: str = "") -> Token:
         token = self._next()
         if token.text != text:
             found = quote(token.text) if token.kind != "end" else "the end"
-            self._fail(token, f"{found} is not expected here; {quote(text)} was.")
+            self._fail(token, f"{found} is not expected here; {quote(text)} was.", hint if token.kind == "end" else "")
         return token
 
     def _tokenize(self, text: str) -> list[Token]:

@@ -93,11 +93,14 @@ class Written(Op):
         if not self.at and value.dims != tensor.shape:
             mine, theirs = ", ".join(value.dims), ", ".join(tensor.shape)
             message = f"{quote(self.value)} has the dims [{mine}]; {quote(self.to)} has [{theirs}]."
-            scope.report(DimsMismatch(self.where("value"), message, about=[self.value, self.to]))
+            turned = f"Turn it first: '- name: {{take: {self.value}, dims: [{theirs}]}}'."
+            hints = [turned] if sorted(value.dims) == sorted(tensor.shape) else []
+            scope.report(DimsMismatch(self.where("value"), message, hints=hints, about=[self.value, self.to]))
             return None
         if value.dtype != tensor.dtype:
             message = f"{quote(self.value)} is {value.dtype}; {quote(self.to)} is {tensor.dtype}."
-            scope.report(DtypeMismatch(self.where("value"), message, about=[self.value, self.to]))
+            hints = [f"Convert it first: '- name: {tensor.dtype}({self.value})'."]
+            scope.report(DtypeMismatch(self.where("value"), message, hints=hints, about=[self.value, self.to]))
             return None
         return value
 

@@ -61,6 +61,11 @@ def _tables() -> Mapping[str, Mapping[str, _Entry]]:
     return yaml.safe_load((resources.files("wavespec.schema.plans") / "plans.yaml").read_text(encoding="utf-8"))
 
 
+def _has_producers(entry: _Entry) -> bool:
+    """Whether waves only copy, which they do step by step of a loop: not for products behind it."""
+    return "producers" in entry.get("schedule", {}).get("waves", {})
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
     spec: KernelSpec
@@ -91,7 +96,7 @@ class _Plan:
         before: list[tuple[Expression, ...]] = []
         for entry in (*(table.get("cases", ()) if with_cases else ()), *table["every"]):
             conditions = self._conditions(entry, table.get("let", {}))
-            if not all(conditions):
+            if not all(conditions) or (self.roles.behind and _has_producers(entry)):
                 continue
             when = (*(one for one in conditions if not isinstance(one, bool)), *self._aligned(entry))
             dims = narrowed_dims(self.spec.dims | self.spec.numbers, when, {})
@@ -179,6 +184,7 @@ class _Plan:
             "sums": str(int(roles.sums)),
             "loops": str(roles.loops),
             "parted": str(int(roles.parted)),
+            "beside": str(int(roles.beside)),
             "decoded": str(int(roles.decoded)),
             "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
         }

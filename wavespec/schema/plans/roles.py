@@ -12,6 +12,7 @@ from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Tiling
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Dim, KernelSpec
+from wavespec.schema.made_kernels import words_of
 from wavespec.schema.ops import (
     ArgReduce,
     Iterate,
@@ -38,6 +39,7 @@ _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 """Fields of loops and branches."""
 _MOST_AXES = 5
 """Of a grid."""
+_PLACES = ("bool", "i32", "i64")
 _SMALL = 64
 """Of a dim of one size, that a tile has all of unless a product or an access is along it."""
 
@@ -66,7 +68,7 @@ class Roles:
     bits: int
     """Of an element of what is multiplied, else of what is read most."""
     single: bool
-    """Whether loops are over all of one dim, and nothing decides what runs."""
+    """Whether loops are over all of one dim, nothing decides what runs, and workgroups may share out what is read."""
     uniform: frozenset[str]
     """Dims of values that decide about loops and branches, of which a workgroup has one answer."""
     ordered: bool
@@ -83,8 +85,12 @@ class Roles:
     """Whether a kernel before may join the elements of parts of the dim of the loop."""
     products: int = 0
     """Sums of products beside each other."""
+    behind: bool = False
+    """Whether products behind the loop take what it has summed."""
+    beside: bool = False
+    """Whether lanes compute with an operand of a product as well, which is one as it is read."""
     decoded: bool = False
-    """Whether something is done to an operand of a product between its tensor and the product, or scales it."""
+    """Whether that is so, or an operand or its places are computed, or it is scaled."""
     contiguous: bool = False
     """Whether operands that are read have their elements along the steps side by side."""
     mapped: tuple[str, ...] = ()
@@ -171,7 +177,7 @@ class _Graph:
     def _of_products(self, products: Sequence[Mma], results: Sequence[str], whole: tuple[str, ...]) -> Roles:
         within = [op for loop in every(Iterate, self.ops) for op in every(Mma, loop.body)]
         looped = [op for op in within if self._summed(op) & set(self.loops)] or within or list(products)
-        chained = within and any(not self._summed(op) & set(self.loops) for op in within) and looped != within
+        chained = any(not self._summed(op) & set(self.loops) for op in within)
         first = looped[0]
         sides = [self._sides(op) for op in (*looped, *(within if chained else ()))]
         rows = [dim for dim in sides[0][0] if dim in results and all(dim in side[0] for side in sides)]
@@ -183,7 +189,8 @@ class _Graph:
         reads = {op.name: op for op in every(Read, self.ops)}
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
-        is_decoded = any(one not in reads for op in looped for one in (op.lhs, op.rhs)) and not chained
+        is_made = not chained and self._is_decoded(looped, reads)
+        is_beside = not chained and not is_made and self._is_used_beside(looped, reads)
         return Roles(
             kind="attention" if chained else "products",
             rows=row,
@@ -195,7 +202,9 @@ class _Graph:
             operands=tuple(dict.fromkeys(operands)),
             bits=self._bits(operands),
             products=len({op.acc for op in looped}),
-            decoded=is_decoded or any(op.scales is not None for op in products),
+            behind=bool(within) and len(products) > len(within),
+            beside=is_beside,
+            decoded=is_made or is_beside or any(op.scales is not None for op in products),
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
             staged=tuple({name: self._typed(name) for name in names if name in reads}.values()),
@@ -205,6 +214,17 @@ class _Graph:
             fixed=self.fixed,
             values=self._values(),
         )
+
+    def _is_decoded(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
+        """Whether an operand is made of what is read, or of places that are computed, which lanes alone can look up."""
+        operands = [one for op in products for one in (op.lhs, op.rhs)]
+        names = {name for one in operands if one in reads for place in reads[one].at.values() for name in place.names()}
+        return any(one not in reads for one in operands) or not names & self.types.keys() <= reads.keys()
+
+    def _is_used_beside(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
+        """Whether lanes compute with an operand as well."""
+        read = {one for op in products for one in (op.lhs, op.rhs) if one in reads}
+        return any(read & set(words_of(op)) for op in walk(self.ops) if not isinstance(op, Mma | Structured | Read))
 
     def _sides(self, op: Mma) -> tuple[list[str], list[str]]:
         """The dims of the rows of a product, and those of its columns."""
@@ -247,11 +267,13 @@ class _Graph:
         return list(dict.fromkeys(dim for dims in sorted(written, key=len, reverse=True) for dim in dims))
 
     def _last_dims(self) -> set[str]:
-        """Dims along which elements of values that are read or written lie side by side."""
-        read = [self.types[op.name].dims for op in every(Read, self.ops)]
-        written = [self.types[op.value].dims for op in every(Written, self.ops) if op.value in self.types]
-        most = max((len(dims) for dims in (*read, *written)), default=0)
-        return {dims[-1] for dims in (*read, *written) if dims and len(dims) >= min(2, most)}
+        """Dims along which elements of values that are read or written lie side by side; masks and places say nothing
+        of that where there are others."""
+        read = [self.types[op.name] for op in every(Read, self.ops)]
+        written = [self.types[op.value] for op in every(Written, self.ops) if op.value in self.types]
+        most = max((len(one.dims) for one in (*read, *written)), default=0)
+        wide = [one for one in (*read, *written) if one.dims and len(one.dims) >= min(2, most)]
+        return {one.dims[-1] for one in [one for one in wide if one.dtype not in _PLACES] or wide}
 
     def _read_across(self, results: Sequence[str], columns: str) -> str:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""
@@ -278,6 +300,8 @@ class _Graph:
     def _is_single(self) -> bool:
         loops = [op for op in walk(self.ops) if isinstance(op, Structured)]
         bounds = [getattr(op, field, None) for op in loops for field in _DECIDING]
+        if any(self.spec.tensors[op.tensor].role == "inout" for op in every(Read, self.ops)):
+            return False  # what is changed in place is read by those alone who write it
         return len(self.loops) == 1 and all(isinstance(op, Iterate) for op in loops) and bounds == [None] * len(bounds)
 
     def _alone(self, results: Sequence[str], tiled: set[str]) -> tuple[str, ...]:
