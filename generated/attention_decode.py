@@ -94,12 +94,13 @@ def attention_decode(
         and k.__class__ in PLAIN_TYPES
         and v.__class__ in PLAIN_TYPES
     ):
-        (scale,) = _member(q, k, v).scalars(scale)
+        kernels = _member(q, k, v)
+        (scale,) = kernels.scalars(scale)
         if out is None:
-            made = _member(q, k, v).direct.new(q, k, v, scalars=(scale,))
+            made = kernels.direct.new(q, k, v, scalars=(scale,))
             if made is not None:
                 return made
-        elif _member(q, k, v).direct.write(q, k, v, *out, scalars=(scale,)):
+        elif kernels.direct.write(q, k, v, *out, scalars=(scale,)):
             return out
     inputs = (q, k, v)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):

@@ -111,33 +111,13 @@ def attention_extend(
         and keys.__class__ in PLAIN_TYPES
         and values.__class__ in PLAIN_TYPES
     ):
-        (scale,) = _member(q, k, v, keys, values, starts, prefix_starts, slots).scalars(scale)
+        kernels = _member(q, k, v, keys, values, starts, prefix_starts, slots)
+        (scale,) = kernels.scalars(scale)
         if out is None:
-            made = _member(q, k, v, keys, values, starts, prefix_starts, slots).direct.new(
-                q,
-                k,
-                v,
-                keys,
-                values,
-                starts,
-                prefix_starts,
-                slots,
-                scalars=(scale,),
-            )
+            made = kernels.direct.new(q, k, v, keys, values, starts, prefix_starts, slots, scalars=(scale,))
             if made is not None:
                 return made
-        elif _member(q, k, v, keys, values, starts, prefix_starts, slots).direct.write(
-            q,
-            k,
-            v,
-            keys,
-            values,
-            starts,
-            prefix_starts,
-            slots,
-            out,
-            scalars=(scale,),
-        ):
+        elif kernels.direct.write(q, k, v, keys, values, starts, prefix_starts, slots, out, scalars=(scale,)):
             return out
     inputs = (q, k, v, keys, values, starts, prefix_starts, slots)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):

@@ -90,12 +90,13 @@ def attention_padded(
         and k.__class__ in PLAIN_TYPES
         and v.__class__ in PLAIN_TYPES
     ):
-        (scale,) = _member(q, k, v, count).scalars(scale)
+        kernels = _member(q, k, v, count)
+        (scale,) = kernels.scalars(scale)
         if out is None:
-            made = _member(q, k, v, count).direct.new(q, k, v, count, scalars=(scale,))
+            made = kernels.direct.new(q, k, v, count, scalars=(scale,))
             if made is not None:
                 return made
-        elif _member(q, k, v, count).direct.write(q, k, v, count, out, scalars=(scale,)):
+        elif kernels.direct.write(q, k, v, count, out, scalars=(scale,)):
             return out
     inputs = (q, k, v, count)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):

@@ -102,27 +102,13 @@ def attention_paged_decode(
         and keys.__class__ in PLAIN_TYPES
         and values.__class__ in PLAIN_TYPES
     ):
-        (scale,) = _member(q, keys, values, page, count).scalars(scale)
+        kernels = _member(q, keys, values, page, count)
+        (scale,) = kernels.scalars(scale)
         if out is None:
-            made = _member(q, keys, values, page, count).direct.new(
-                q,
-                keys,
-                values,
-                page,
-                count,
-                scalars=(scale,),
-            )
+            made = kernels.direct.new(q, keys, values, page, count, scalars=(scale,))
             if made is not None:
                 return made
-        elif _member(q, keys, values, page, count).direct.write(
-            q,
-            keys,
-            values,
-            page,
-            count,
-            *out,
-            scalars=(scale,),
-        ):
+        elif kernels.direct.write(q, keys, values, page, count, *out, scalars=(scale,)):
             return out
     inputs = (q, keys, values, page, count)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):

@@ -83,12 +83,13 @@ def dropout(x: Tensor, *, p: float = 0.5, seed: int = 0, out: Tensor | None = No
         ArtifactError: nothing was built for the device.
     """
     if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES:
-        (p, seed) = _member(x).scalars(p, seed)
+        kernels = _member(x)
+        (p, seed) = kernels.scalars(p, seed)
         if out is None:
-            made = _member(x).direct.new(x, scalars=(p, seed))
+            made = kernels.direct.new(x, scalars=(p, seed))
             if made is not None:
                 return made
-        elif _member(x).direct.write(x, out, scalars=(p, seed)):
+        elif kernels.direct.write(x, out, scalars=(p, seed)):
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("dropout", x=x)
