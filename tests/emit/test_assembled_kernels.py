@@ -42,7 +42,7 @@ SPILLS = {
     "attention_extend": {4: 128},
     "attention_ragged_causal": {0: 48},
     "conv2d_grouped_f32": {3: 112},
-    "conv2d_nhwc": {20: 32},
+    "conv2d_nhwc": {23: 32},
     "cross_entropy": {5: 24, 9: 16},
     "dropout_bf16": {2: 16},
     "dropout_f16": {2: 16},

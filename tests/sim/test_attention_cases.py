@@ -138,7 +138,7 @@ def test_pages_are_copied_as_boxes(number: int, rows: int) -> None:
 
 def test_tiles_of_windows_differ_in_steps() -> None:
     """Of those of three heads in turns, back and forth: all are there."""
-    check(WINDOW, on_few(WINDOW, 1), {"H": 3, "M": 500, "N": 500, "D": 72})
+    check(WINDOW, on_few(WINDOW, 2), {"H": 3, "M": 500, "N": 500, "D": 72})
 
 
 @pytest.mark.parametrize("name", ["attention_biased_bias", "attention_biased_mask"])
