@@ -67,7 +67,7 @@ class _Rows:
 
     def _is_around(self, op: Op) -> bool:
         """Whether an access is to rows: aligned ones, or some that are read beside them."""
-        return op["memory"] in (self.read if op.is_(READ) else self.aligned) if op.is_(READ, WRITE) else False
+        return (op.is_(READ) and op["memory"] in self.read) or (op.is_(WRITE) and op["memory"] in self.aligned)
 
 
 def _rows_along(kernel: Kernel, dim: str, machine: Machine) -> _Rows | None:
