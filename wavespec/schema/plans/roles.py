@@ -40,6 +40,7 @@ _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 _MOST_AXES = 5
 """Of a grid."""
 _PLACES = ("bool", "i32", "i64")
+"""Types of masks and places."""
 _SMALL = 64
 """Of a dim of one size, that a tile has all of unless a product or an access is along it."""
 
