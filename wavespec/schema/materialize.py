@@ -75,6 +75,26 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
     return (*kernels, _reading(spec, schedule, values, kernels))
 
 
+def sources_of(spec: KernelSpec, asked: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    """For each value that is asked for, the input whose elements it is made of, one of each; None where a value is of
+    another kind, or cannot be materialized."""
+    schedule = Schedule(materialize=dict(asked))
+    sources: list[str] = []
+    for name, dims in asked.items():
+        entry = _Asked(spec, schedule, name)
+        try:
+            value = entry.value()
+            entry.check_dims(value.dims)
+        except WavespecError:
+            return None
+        reads = (op for op in value.ops if isinstance(op, Read) and not op.at)
+        source = next((op.tensor for op in reads if {*spec.tensors[op.tensor].shape} == {*dims}), None)
+        if source is None:
+            return None
+        sources.append(source)
+    return tuple(sources)
+
+
 @dataclass(frozen=True, slots=True)
 class _Value:
     """What makes a value that is materialized, in order, and the type of what is written."""
