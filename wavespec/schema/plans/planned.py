@@ -87,14 +87,18 @@ class _Plan:
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
         said |= {"schedule": schedule} if schedule else {}
         with_cases = "cases" not in said and not schedule
-        once = self.roles.decoded_once if with_cases and "decoded_once" in table else None
-        alone = _Plan(self.spec, replace(self.roles, decoded_once=once))
-        plans = (_Plan(self.spec, once), alone) if once else (alone,)
-        *few, (_, _, rest) = self._taken(plans, table, with_cases=with_cases)
+        *few, (_, _, rest) = self._taken(self._plans(table, with_cases=with_cases), table, with_cases=with_cases)
         cases = (Case.model_validate({"when": when, **plan._override(entry, limits)}) for when, plan, entry in few)
         override = TargetOverride.model_validate(self._override(rest, limits))
         both = {name: {**getattr(override, name), **said[name]} for name in ("params", "tensors") if name in said}
         return override.model_copy(update={"cases": tuple(cases), **said, **both})
+
+    def _plans(self, table: _Entry, *, with_cases: bool) -> tuple[_Plan, ...]:
+        """This one; in front of it that of the sizes for which operands are decoded once, if there are some."""
+        once = self.roles.decoded_once and _Plan(self.spec, self.roles.decoded_once)
+        if once and with_cases and "decoded_once" in table and all(once._conditions({}, table)):
+            return once, self
+        return (_Plan(self.spec, replace(self.roles, decoded_once=None)),)
 
     @staticmethod
     def _taken(
