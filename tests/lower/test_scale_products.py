@@ -203,6 +203,9 @@ def check(spec: KernelSpec, machine: Machine, blocks: tuple[int, int], sizes: di
         (("f8e4m3fn", "f8e5m2", "f32"), (48, 32), (32, 64, 32)),  # the same, by numbers that columns have
         (("f8e4m3fn", "f8e5m2", "f32"), (16, 16), (32, 64, 32)),  # operands of f32
         (("f8e5m2", "f8e4m3fn", "f8e8m0fnu"), (32, 64), (32, 64, 64)),
+        (("bf16", "f8e4m3fn", "f32"), (64, 64), (32, 64, 32)),
+        (("bf16", "bf16", "f32"), (16, 16), (32, 64, 32)),
+        (("bf16", "bf16", "f8e8m0fnu"), (32, 64), (32, 64, 64)),
     ],
 )
 def test_blocks_and_tiles_of_any_size_are_right(

@@ -178,14 +178,18 @@ def test_what_a_made_operand_is_multiplied_with_is_scaled_where_it_is() -> None:
         assert graph.count("{mma: [a_tile, b_tile_times_b_factor, acc]}") == written.count("mma")
 
 
-def test_scales_that_are_no_powers_of_two_are_refused() -> None:
+@pytest.mark.parametrize("without_bits", [[], ["a_scale"], ["b_scale"]], ids=str)
+def test_scales_that_are_no_powers_of_two_stay_with_the_product(without_bits: list[str]) -> None:
+    """Elements would lose bits; what is written is what both are multiplied in."""
     text = (SPECS / "matmul_mxf4.wave.yaml").read_text()
-    with pytest.raises(WavespecError, match="its scale 'a_factor' is no power of two"):
-        loads(text.replace("dtype: f8e8m0fnu", "dtype: f32"))
-    with pytest.raises(WavespecError, match="the scale of what it is multiplied with, 'b_factor' is no"):
-        loads(
-            text.replace("b_scale: {shape: [N, K / 32], dtype: f8e8m0fnu}", "b_scale: {shape: [N, K / 32], dtype: f32}")
-        )
+    for name in ("a_scale", "b_scale"):
+        tensor = next(line for line in text.splitlines() if line.startswith(f"  {name}: {{"))
+        text = text if name in without_bits else text.replace(tensor, tensor.replace("f8e8m0fnu", "f32"))
+    made, kernel = cases_for_target(loads(text), "sm_90")[0].kernels
+    assert list(made.tensors) == ["a", "a_tile_made"]
+    assert made.tensors["a_tile_made"].dtype == "bf16" and "bf16(a_tile)" in dump_yaml(made)
+    assert list(kernel.tensors) == ["a_tile_made", "b", "a_scale", "b_scale", "c"]
+    assert "scales: [a_factor, b_factor]}" in dump_yaml(kernel)
 
 
 def test_a_value_that_is_used_without_its_scale_is_refused() -> None:

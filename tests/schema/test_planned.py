@@ -263,6 +263,58 @@ def test_places_that_are_computed_keep_operands_out_of_shared_memory() -> None:
     assert {one.space for one in cases_for_target(spec, "cpu")[-1].spec.tensors.values()} == {"global"}
 
 
+def written_before(name: str, target: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    """By the first condition of cases of a kernel planned anew, what kernels before write."""
+    (subject,) = (one for one in subjects(*TARGETS) if one.name == name)
+    return {
+        str(case.when[0]) if case.when else "": {
+            made.removesuffix("_made"): tensor.shape
+            for kernel in case.before
+            for made, tensor in kernel.tensors.items()
+            if tensor.role == "output"
+        }
+        for case in cases_for_target(planned_anew(subject.spec), target)
+    }
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("linear_i4", {"weight": ("N", "K")}),
+        ("matmul_mxf8", {"a_tile": ("M", "K"), "b_tile": ("N", "K")}),
+    ],
+)
+def test_what_many_rows_decode_is_decoded_once(name: str, written: dict[str, tuple[str, ...]], target: str) -> None:
+    """By a kernel before; the product is one of what is read, and few rows decode beside it."""
+    found = written_before(name, target)
+    many = [names for when, names in found.items() if when == "M > 8"]
+    few = [names for when, names in found.items() if when != "M > 8"]
+    assert many == [written]
+    assert few and not any(few)
+
+
+def test_steps_of_what_is_decoded_once_have_one_scale() -> None:
+    """Where products scale sums, on the machine that has no product of what is scaled; by powers of two any step does."""
+    (blocks,) = (one for one in subjects("cpu") if one.name == "matmul_f8_blocks")
+    spec = planned_anew(blocks.spec)
+    assert {when: bool(names) for when, names in written_before("matmul_f8_blocks", "cpu").items()} == {
+        "M > 8": True,
+        "K % 128 == 0": False,
+        "": False,
+    }
+    assert tiles(spec, "cpu", M=4096, N=4096, K=4096)["K"] == 128
+    assert not any(any(written_before("matmul_f8_blocks", target).values()) for target in TARGETS if target != "cpu")
+
+
+def test_what_is_decoded_of_other_things_than_one_tensor_stays_in_the_loop() -> None:
+    """What a kernel before would write has more elements than what it reads; places that are computed are looked up."""
+    made = PRODUCT.replace("a: {shape: [M, K]", "a: {shape: [M]").replace("{read: a}", "{read: a, dims: [M]}")
+    made = made.replace("acc: {mma: [a_tile,", 'one: "index(K) % 2", whole: "bf16(one) * a_tile", acc: {mma: [whole,')
+    roles = roles_of(loads(made))
+    assert roles is not None and roles.decoded and roles.decoded_once is None
+
+
 def test_operands_that_lanes_compute_with_too_are_in_tiles_for_lanes() -> None:
     beside = (
         PRODUCT.replace("carry: {acc: zero}", "carry: {acc: zero, total: none}")

@@ -52,6 +52,11 @@ def times_scale(spec: KernelSpec, name: str, scale: str) -> Formula:
     return Formula(name=free_name(spec, f"{name}_times_{scale}"), text=text)
 
 
+def decoded(spec: KernelSpec, name: str) -> Formula:
+    """A value of the type that a product with scales would have it in."""
+    return Formula(name=free_name(spec, f"{name}_decoded"), text=f"{SCALED_PRODUCT}({name})")
+
+
 def words_of(part: object) -> list[str]:
     """The names in what an op says, as often as they are there, without its own."""
     if isinstance(part, str):
@@ -73,9 +78,9 @@ def writing_value(
     ops: Sequence[ValueOp],
     type_: tuple[tuple[str, ...], DType],
     dims: tuple[str, ...],
-    scale: str = "",
+    written: Formula | None = None,
 ) -> KernelSpec:
-    """The kernel that makes a value by ``ops``, times ``scale`` where there is one, and writes it.
+    """The kernel that makes a value by ``ops``, and writes it, or what ``written`` makes of it.
 
     Args:
         type_: the dims and the element type of what is written.
@@ -84,10 +89,9 @@ def writing_value(
     own, dtype = type_
     graph: list[AnyOp] = list(cast("Sequence[AnyOp]", ops))
     result, made = name, made_name(spec, name)
-    if scale:
-        scaled = times_scale(spec, name, scale)
-        result = scaled.name
-        graph.append(scaled)
+    if written is not None:
+        result = written.name
+        graph.append(written)
     at = {} if dims == own else {dim: parse_index(dim) for dim in dims}
     graph.append(Write(value=result, to=made, at=at))
     read = {one.tensor for one in ops if isinstance(one, Read)}

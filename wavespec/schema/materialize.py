@@ -15,6 +15,7 @@ from wavespec.schema.language.base import Position
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.models import KernelSpec, Schedule, Space
 from wavespec.schema.made_kernels import (
+    decoded,
     made_name,
     times_scale,
     unfolded,
@@ -66,7 +67,7 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
         else:
             found[name].check_dims(values[name].dims)
             kernel = writing_value(
-                spec, name, values[name].ops, (values[name].dims, values[name].dtype), dims, values[name].scale
+                spec, name, values[name].ops, (values[name].dims, values[name].dtype), dims, values[name].written
             )
         span = schedule.key_span_of("materialize", name)
         kernel.was_written_at({(): Position(span)} if span else {})
@@ -74,14 +75,37 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
     return (*kernels, _reading(spec, schedule, values, kernels))
 
 
+def sources_of(spec: KernelSpec, asked: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    """For each value that is asked for, the input whose elements it is made of, one of each; None where a value is of
+    another kind, or cannot be materialized."""
+    schedule = Schedule(materialize=dict(asked))
+    sources: list[str] = []
+    for name, dims in asked.items():
+        entry = _Asked(spec, schedule, name)
+        try:
+            value = entry.value()
+            entry.check_dims(value.dims)
+        except WavespecError:
+            return None
+        reads = (op for op in value.ops if isinstance(op, Read) and not op.at)
+        source = next((op.tensor for op in reads if {*spec.tensors[op.tensor].shape} == {*dims}), None)
+        if source is None:
+            return None
+        sources.append(source)
+    return tuple(sources)
+
+
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What makes a value that is materialized, in order, its type, and what products multiply it by, if they do."""
+    """What makes a value that is materialized, in order, and the type of what is written."""
 
     ops: tuple[ValueOp, ...]
     dims: tuple[str, ...]
     dtype: DType
-    scale: str
+    written: Formula | None
+    """What of the value is written, if not the value itself."""
+    has_scale: bool
+    """Whether that is the value times its scale, which products scale no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +140,17 @@ class _Asked:
             raise self.refused(what, "Name an input, or a value that is defined once.")
         types = plain_graph(spec)[1]
         scales = self._scales()
-        scale = scales[0] if scales else ""
-        for number, one in enumerate(scales):
-            if types[one].dtype != "f8e8m0fnu":
-                what = "the scale of what it is multiplied with," if number else "its scale"
-                why = f"{what} {quote(one)} is no power of two, by which an element keeps all of its bits"
-                raise self.refused(why, "Leave it to the product, which scales its sums.")
-        found += _definitions(spec.graph, scale, {}) if scale else ()
+        # An element keeps all of its bits where powers of two scale it; others scale the sums of the product.
+        has_scale = bool(scales) and all(types[one].dtype == "f8e8m0fnu" for one in scales)
+        found += _definitions(spec.graph, scales[0], {}) if has_scale else ()
         ops = _made_of(found)
         for one in ops:
             if not isinstance(one, _COPIED):
                 raise self.refused(f"it is made by {quote(one.word)}", "Name a value that reads and arithmetic make.")
-        return _Value(ops, types[name].dims, SCALED_PRODUCT if scale else types[name].dtype, scale)
+        if not scales:
+            return _Value(ops, types[name].dims, types[name].dtype, None, has_scale)
+        written = times_scale(spec, name, scales[0]) if has_scale else decoded(spec, name)
+        return _Value(ops, types[name].dims, SCALED_PRODUCT, written, has_scale)
 
     def _scales(self) -> list[str]:
         """What products multiply the value by, then what they multiply their other operands by; nothing without."""
@@ -223,7 +246,7 @@ def _replaced(
         if isinstance(op, Structured):
             result.append(op.with_bodies(lambda inner: _replaced(spec, inner, values, shapes)))
             continue
-        if isinstance(op, Mma) and not values.keys().isdisjoint((op.lhs, op.rhs)):
+        if isinstance(op, Mma) and any(values[one].has_scale for one in (op.lhs, op.rhs) if one in values):
             here = [pair for pair in _scaled_operands(op) if pair[0] not in values]
             scaled = {operand: times_scale(spec, operand, scale) for operand, scale in here}
             known = {getattr(one, "name", "") for one in result}

@@ -37,8 +37,8 @@ ACCUMULATORS: Mapping[str, DType] = {name: cast(DType, row.summed_in) for name, 
 PACKED: Mapping[str, int] = {name: row.packed[0] for name, row in _ROWS.items() if row.is_packed}
 """Of types whose elements share bytes in tensors: as few of them as fill whole bytes."""
 
-SCALED: tuple[DType, ...] = ("f8e4m3fn", "f8e5m2", "f6e2m3fn", "f6e3m2fn", "f4e2m1fn")
-"""What a matrix product with scales multiplies: the elements of OCP MX."""
+SCALED: tuple[DType, ...] = ("bf16", "f8e4m3fn", "f8e5m2", "f6e2m3fn", "f6e3m2fn", "f4e2m1fn")
+"""What a matrix product with scales multiplies: the elements of OCP MX, and what has all of their numbers."""
 
 SCALES: tuple[DType, ...] = ("f8e8m0fnu", "f32")
 """What it scales them by."""

@@ -43,8 +43,8 @@ class Mma(ValueOp):
     """The matrix instruction of this product, in place of the kernel's `hardware: {mma: ...}`; absent: that one."""
     scales: tuple[Reference, Reference] | None = None
     """What the elements of `lhs` and of `rhs` are multiplied by first: f8e8m0fnu or f32, of the same dims. Those of
-    blocks are read with a mapping, `at: {G: K // 32}`. Operands are floating point of 8 bits or less, which need not be
-    alike."""
+    blocks are read with a mapping, `at: {G: K // 32}`. Operands are bf16 or floating point of 8 bits or less, which
+    need not be alike."""
 
     def infer(self, scope: Scope) -> ValueType | None:
         lhs, rhs, acc = (scope.value(self, operand) for operand in self.headline)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from itertools import product
 from typing import Any
 
 import yaml
@@ -85,25 +86,37 @@ class _Plan:
         schedule = (own and own.schedule) or self.spec.schedule
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
         said |= {"schedule": schedule} if schedule else {}
-        *few, (_, rest) = self._taken(table, with_cases="cases" not in said and not schedule)
-        cases = (Case.model_validate({"when": when, **self._override(entry, limits)}) for when, entry in few)
+        with_cases = "cases" not in said and not schedule
+        *few, (_, _, rest) = self._taken(self._plans(table, with_cases=with_cases), table, with_cases=with_cases)
+        cases = (Case.model_validate({"when": when, **plan._override(entry, limits)}) for when, plan, entry in few)
         override = TargetOverride.model_validate(self._override(rest, limits))
         both = {name: {**getattr(override, name), **said[name]} for name in ("params", "tensors") if name in said}
         return override.model_copy(update={"cases": tuple(cases), **said, **both})
 
-    def _taken(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[tuple[Expression, ...], _Entry]]:
-        """The entries that some call takes, each with its conditions; the last one has none."""
+    def _plans(self, table: _Entry, *, with_cases: bool) -> tuple[_Plan, ...]:
+        """This one; in front of it that of the sizes for which operands are decoded once, if there are some."""
+        once = self.roles.decoded_once and _Plan(self.spec, self.roles.decoded_once)
+        if once and with_cases and "decoded_once" in table and all(once._conditions({}, table)):
+            return once, self
+        return (_Plan(self.spec, replace(self.roles, decoded_once=None)),)
+
+    @staticmethod
+    def _taken(
+        plans: Sequence[_Plan], table: _Entry, *, with_cases: bool
+    ) -> Iterator[tuple[tuple[Expression, ...], _Plan, _Entry]]:
+        """The entries that some call takes, each with its conditions and its plan; the last one has no conditions."""
         before: list[tuple[Expression, ...]] = []
-        for entry in (*(table.get("cases", ()) if with_cases else ()), *table["every"]):
-            conditions = self._conditions(entry, table.get("let", {}))
-            if not all(conditions) or (self.roles.behind and _has_producers(entry)):
+        entries = (*(table.get("cases", ()) if with_cases else ()), *table["every"])
+        for plan, entry in product(plans, entries):
+            conditions = plan._conditions(entry, table)
+            if not all(conditions) or (plan.roles.behind and _has_producers(entry)):
                 continue
-            when = (*(one for one in conditions if not isinstance(one, bool)), *self._aligned(entry))
-            dims = narrowed_dims(self.spec.dims | self.spec.numbers, when, {})
+            when = (*(one for one in conditions if not isinstance(one, bool)), *plan._aligned(entry))
+            dims = narrowed_dims(plan.spec.dims | plan.spec.numbers, when, {})
             if isinstance(dims, Expression) or any(are_implied(one, when, dims, {}) for one in before):
                 continue
             before.append(when)
-            yield when, entry
+            yield when, plan, entry
             if not when:
                 return
 
@@ -119,9 +132,10 @@ class _Plan:
             yield from (parse_expression(f"{dim} > 0") for dim in dims if spec.dims[dim].min < 1)
             yield from (parse_expression(self._in_dims(f"{dim} % (1024 // bits) == 0", {})) for dim in last)
 
-    def _conditions(self, entry: _Entry, names: Mapping[str, str]) -> list[Expression | bool]:
+    def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
-        parsed = [parse_expression(self._in_dims(text, names)) for text in entry.get("when", ())]
+        texts = (*(table["decoded_once"] if self.roles.written else ()), *entry.get("when", ()))
+        parsed = [parse_expression(self._in_dims(text, table.get("let", {}))) for text in texts]
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]
 
     def _override(self, entry: _Entry, limits: Mapping[str, int]) -> dict[str, Any]:
@@ -132,7 +146,8 @@ class _Plan:
             "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry)),
             "tensors": {name: {"space": "shared"} for name in self._staged(entry)},
         }
-        return {**found, "schedule": tiles.schedule} if tiles.schedule else found
+        schedule = {**(tiles.schedule or {}), **({"materialize": self.roles.written} if self.roles.written else {})}
+        return {**found, "schedule": schedule} if schedule else found
 
     def _staged(self, entry: _Entry) -> list[str]:
         """Operands that the spec leaves where they are, where the table stages them."""
@@ -186,6 +201,8 @@ class _Plan:
             "parted": str(int(roles.parted)),
             "beside": str(int(roles.beside)),
             "decoded": str(int(roles.decoded)),
+            "scaled": str(int(roles.block > 0)),
+            "once": str(int(roles.decoded_once is not None)),
             "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
         }
         text = text if roles.alone else text.replace("batch * ", "")

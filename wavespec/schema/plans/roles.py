@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from wavespec.diagnostics import WavespecError
-from wavespec.ir.dtype import DTYPES
+from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Tiling
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.made_kernels import words_of
+from wavespec.schema.materialize import sources_of
 from wavespec.schema.ops import (
     ArgReduce,
     Iterate,
@@ -43,6 +44,8 @@ _PLACES = ("bool", "i32", "i64")
 """Types of masks and places."""
 _SMALL = 64
 """Of a dim of one size, that a tile has all of unless a product or an access is along it."""
+_LEAST_BLOCK, _MOST_IN_BLOCK = 32, 1024
+"""Elements that have one scale: below, sums would be scaled too often; above, steps have as many anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,12 @@ class Roles:
     """Tensors among the operands whose elements are found by a mapping."""
     staged: tuple[tuple[tuple[str, ...], int], ...] = ()
     """Dims and bits of the operands of products that are read."""
+    decoded_once: Roles | None = None
+    """The same where kernels of their own write what is decoded first, if they can."""
+    written: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """What those write, each with its dims in their order."""
+    block: int = 0
+    """Along steps, elements that have one scale, by which products multiply what is written; 0 where they do not."""
 
 
 def roles_of(spec: KernelSpec) -> Roles | None:
@@ -192,7 +201,7 @@ class _Graph:
         operands = [reads[name].tensor for name in names if name in reads]
         is_made = not chained and self._is_decoded(looped, reads)
         is_beside = not chained and not is_made and self._is_used_beside(looped, reads)
-        return Roles(
+        roles = Roles(
             kind="attention" if chained else "products",
             rows=row,
             columns=column,
@@ -215,6 +224,52 @@ class _Graph:
             fixed=self.fixed,
             values=self._values(),
         )
+        return replace(roles, decoded_once=self._decoded_once(roles, looped, reads))
+
+    def _decoded_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
+        """Roles for products of what kernels of their own have written: all that is made, or scaled, of the elements of
+        one tensor each."""
+        operands = {name: op for op in products for name in (op.lhs, op.rhs)}
+        made = {name: op for name, op in operands.items() if name not in reads or op.scales is not None}
+        if not roles.decoded or roles.beside or roles.kind != "products" or not made:
+            return None
+        written = {
+            name: (*sorted(self.types[name].dims, key=lambda dim: dim in self._summed(op)),)
+            for name, op in made.items()
+        }
+        sources = sources_of(with_tiled_loops(self.spec), written)
+        if sources is None:
+            return None
+        read = [reads[name] for name in operands if name not in made]
+        scales = [name for op in products for name in op.scales or ()]
+        has_bits = any(self.types[name].dtype != "f8e8m0fnu" for name in scales)
+        block = min(self._block(name, reads, roles.steps) for name in scales) if has_bits else 0
+        if has_bits and block < _LEAST_BLOCK:
+            return None
+        bits = max(DTYPES[SCALED_PRODUCT if scales else self.types[name].dtype].bits for name in operands)
+        return replace(
+            roles,
+            operands=tuple(dict.fromkeys((*(op.tensor for op in read), *sources))),
+            bits=bits,
+            decoded=False,
+            contiguous=all(self._is_along(op, roles.steps) for op in read),
+            mapped=tuple(dict.fromkeys(op.tensor for op in read if op.at)),
+            staged=tuple((self.types[name].dims, bits) for name in operands),
+            written=written,
+            block=block,
+        )
+
+    def _block(self, scale: str, reads: Mapping[str, Read], steps: Sequence[str]) -> int:
+        """Along steps, how many elements have one scale, if that is a power of two; 1 of scales that are computed."""
+        if scale not in reads:
+            return 1
+        constants, at = {**dict.fromkeys(self.spec.dims, 0), **constant_values(self.spec)}, reads[scale].at.values()
+        steps_seen = (dict.fromkeys(steps, step) for step in range(2 * _MOST_IN_BLOCK))
+        places = [[place.evaluate({**constants, **one}) for place in at] for one in steps_seen]
+        length = _MOST_IN_BLOCK
+        while any(place != places[step // length * length] for step, place in enumerate(places)):
+            length //= 2
+        return length
 
     def _is_decoded(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
         """Whether an operand is made of what is read, or of places that are computed, which lanes alone can look up."""

@@ -152,7 +152,9 @@ class _Fitted:
     def _most(self, dim: str) -> int | None:
         """Elements that a tile of a dim needs at most, if that is known."""
         size = self.roles.fixed.get(dim, self.spec.dims[dim].max)
-        return None if size is None else _rounded(size)
+        block = self.roles.block if dim in self.roles.steps else 0
+        sizes = [*([block] if block else ()), *([] if size is None else [_rounded(size)])]
+        return min(sizes, default=None)
 
     def _staged(self, tiles: Mapping[str, int]) -> int:
         """Bytes of one stage of all operands."""
