@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from wavespec.ir.kernel import Op
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.reduce import identity, padded
@@ -15,5 +17,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if op.get("masked"):
         origin = context.origin(op)[op["dim"]]
         fragments = padded(context, fragments, layout, op["dim"], origin, op["size"], identity(function, dtype))
+    fused = context.kernel.lanes > 1 and function == "add"
+    join = build.add_products if fused else functools.partial(build.elementwise, function)
     pairs = zip(context.fragments[carried.name], fragments, strict=True)
-    context.fragments[result.name] = tuple(build.elementwise(function, *both, hint=result.name) for both in pairs)
+    context.fragments[result.name] = tuple(join(*both, hint=result.name) for both in pairs)
