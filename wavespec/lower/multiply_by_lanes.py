@@ -70,5 +70,5 @@ def _added_across(op: Op, factors: tuple[Value, Value], k: str, fresh: Callable[
     tile = TileType((*acc.tile.dims, k), (*acc.tile.extents, 0), acc.tile.dtype)
     products = Value(fresh(op.result.name), tile)
     multiply = Op("elementwise", factors, (products,), attribute_pairs({"function": "mul"}), None, op.span, op.node)
-    attributes = attribute_pairs({"dim": k, "function": "add", "divided": False})
+    attributes = attribute_pairs({"dim": k, "function": "add", "divided": False, "by_lane": True})
     return multiply, Op("reduce", (products, acc), op.results, attributes, None, op.span, op.node)
