@@ -227,8 +227,8 @@ REDUCE: Final = _declare(
 JOIN: Final = _declare(
     "join",
     "carried, tile -> carried",
-    "the elements of a step of a reduction, each joined with what was carried for its place, or `by_lane`: all of those "
-    "of a lane with what was carried for the first one's",
+    "the elements of a step of a reduction, each joined with what was carried for its place; `by_lane`: all of "
+    "those that a lane has, with what was carried for the first one's",
     Trait.ALIKE,
     operands=2,
     results=1,
