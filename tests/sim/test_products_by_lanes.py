@@ -66,7 +66,7 @@ def error(result: np.ndarray, exact: np.ndarray) -> float:
 
 
 def test_there_are_such_cases() -> None:
-    assert list(CASES) == [*(f"sm_90-{n}" for n in range(3)), *(f"gfx942-{n}" for n in range(2))]
+    assert list(CASES) == [*(f"sm_90-{n}" for n in range(5)), *(f"gfx942-{n}" for n in range(2))]
 
 
 @pytest.mark.parametrize("name", CASES)
