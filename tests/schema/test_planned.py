@@ -10,7 +10,7 @@ from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
 from wavespec.schema.builder import KernelBuilder
 from wavespec.schema.cases import case_for_sizes, cases_for_target
-from wavespec.schema.language.constraints import Tiling, Workgroup
+from wavespec.schema.language.constraints import Hardware, Tiling, Workgroup
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.load import loads
 from wavespec.schema.plans.roles import Kind, Roles, roles_of
@@ -415,3 +415,22 @@ def test_a_mask_of_steps_does_not_make_rows_of_them() -> None:
     tensors = "  x: {shape: [B, T, D], dtype: f32}\n  mask: {shape: [B, T], dtype: bool}\n"
     tensors += "  y: {shape: [B, D], dtype: f32, role: output}\n"
     assert planned_roles(graph, tensors, "{B: {}, T: {}, D: {}}").kind == "columns"
+
+
+def test_few_rows_of_f32_are_multiplied_by_lanes_unless_the_spec_names_what_multiplies() -> None:
+    def instructions(constraints: str) -> set[str | None]:
+        text = (
+            f"{HEAD}dims: {{M: {{max: 2}}, N: {{}}, K: {{}}}}\nconstraints: [{constraints}]\n"
+            "tensors:\n  a: {shape: [M, K], dtype: f32}\n  b: {shape: [N, K], dtype: f32}\n"
+            "  c: {shape: [M, N], dtype: f32, role: output}\n"
+            "graph:\n  - zero: {register: [M, N], dtype: f32, value: 0}\n"
+            "  - steps: {iterate: K, carry: {acc: zero}, "
+            "body: [a_tile: {read: a}, b_tile: {read: b}, acc: {mma: [a_tile, b_tile, acc]}]}\n"
+            "  - {write: steps.acc, to: c}\n"
+        )
+        override = loads(text, "few.wave.yaml").targets["sm_90"]
+        every = [one for case in override.cases for one in case.constraints or ()]
+        return {one.settings.mma for one in every if isinstance(one, Hardware)}
+
+    assert "lanes" in instructions("")
+    assert "lanes" not in instructions("{hardware: {mma: fma_sums_f32_16x32x4}}")

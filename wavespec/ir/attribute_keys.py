@@ -57,6 +57,7 @@ Flag = Literal[
     "acquire",
     "around",
     "asynchronous",
+    "by_lane",
     "by_unit",
     "counts_on",
     "direct",

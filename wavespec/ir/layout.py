@@ -97,6 +97,12 @@ class Layout:
         inner = sum(1 for strides in kept[len(kept) - self.inner :] if strides)
         return Layout(tuple((dim, self.base_of(dim)) for dim in dims), axes, inner)
 
+    def of_first(self, dim: str) -> Layout:
+        """The same of the first element that each lane has along ``dim``."""
+        kept = [not axis.stride(dim) for axis in self.axes]
+        axes = tuple(axis for axis, is_kept in zip(self.axes, kept, strict=True) if is_kept)
+        return Layout(self.base, axes, sum(kept[len(self.repeats) :]))
+
     def shifted(self, offsets: Mapping[str, Expr | int]) -> Layout:
         """The layout moved by ``offsets`` along the named dims."""
         return replace(self, base=tuple((dim, expr + as_expr(offsets.get(dim, 0))) for dim, expr in self.base))

@@ -321,6 +321,11 @@ class ThreadBuilder:
             start += part.vector.elements
         return self.pack(made, hint)
 
+    def factors(self, value: Value) -> tuple[Value, Value] | None:
+        """Of a product of two values, these."""
+        products = self._products.get(value.name, ())
+        return products[0] if len(products) == 1 else None
+
     def reduce(self, function: str, value: Value, hint: str = "joined") -> Value:
         if value.vector.elements == 1:
             return value

@@ -209,7 +209,7 @@ REDUCE: Final = _declare(
     "reduce",
     "tile, from ... -> tile",
     "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them; "
-    "`skips_nan`: NaN may count as nothing; "
+    "`skips_nan`: NaN may count as nothing; `by_lane`: loops carry one number for all that a lane has along `dim`; "
     "`signal`, and the `index` of one: a cluster of workgroups has them, which meet there",
     Trait.ACROSS,
     operands=(1, 2),
@@ -219,6 +219,7 @@ REDUCE: Final = _declare(
         "function": Kind.TEXT,
         "divided": Kind.FLAG,
         "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan"),
+        "by_lane": Attribute(Kind.FLAG, absent="false", set_by="multiply-by-lanes"),
         "signal": Attribute(Kind.MEMORY, absent="one workgroup has all", set_by="split-loops"),
         "index": Attribute(Kind.EXPRESSION, absent="none", set_by="split-loops"),
     },
@@ -226,11 +227,16 @@ REDUCE: Final = _declare(
 JOIN: Final = _declare(
     "join",
     "carried, tile -> carried",
-    "the elements of a step of a reduction, each joined with what was carried for its place",
+    "the elements of a step of a reduction, each joined with what was carried for its place; `by_lane`: all of "
+    "those that a lane has, with what was carried for the first one's",
     Trait.ALIKE,
     operands=2,
     results=1,
-    attributes={**_STEP, "function": Kind.TEXT},
+    attributes={
+        **_STEP,
+        "function": Kind.TEXT,
+        "by_lane": Attribute(Kind.FLAG, absent="false", set_by="defer-reductions"),
+    },
 )
 SCAN: Final = _declare(
     "scan",

@@ -9,7 +9,19 @@ from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.layout import Layout, lanes_of_row, spread
 from wavespec.ir.nodes import replace
-from wavespec.ir.tile_ops import ACROSS, CAST, CLUSTER_SUM, DOT, ELEMENTWISE, MMA, READ, TOPK, WRITE
+from wavespec.ir.tile_ops import (
+    ACROSS,
+    CAST,
+    CLUSTER_SUM,
+    DOT,
+    ELEMENTWISE,
+    ITERATE,
+    JOIN,
+    MMA,
+    READ,
+    TOPK,
+    WRITE,
+)
 from wavespec.lower.base import Pass, written_name
 from wavespec.lower.bring_together import alike, bring_together, layout_like
 from wavespec.lower.in_place import moved_in_place, reads_in_place
@@ -98,6 +110,7 @@ class AssignLayouts(Pass):
                 layouts[value.name] = spread_tile(kernel, value.tile, machine)
                 _follow(links, layouts)
         kernel = bring_together(kernel, layouts)
+        layouts |= _sums_of_lanes(kernel, layouts)
         types: dict[str, TileType | VectorType] = {}
         kept = layouts.keys() - _passing(kernel)
         for op in kernel.walk():
@@ -216,6 +229,18 @@ def _follow(links: Sequence[tuple[Value, Value]], layouts: dict[str, Layout]) ->
             for known, value in ((one, other), (other, one)):
                 if known.name in layouts and value.name not in layouts and _covers(known, value):
                     layouts[value.name], changed = layout_like(known, layouts[known.name], value), True
+
+
+def _sums_of_lanes(kernel: Kernel, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
+    """Where loops carry one number for all that a lane has along a dim: it is at the place of the first."""
+    joins = [op for op in kernel.walk() if op.is_(JOIN) and op.get("by_lane")]
+    along = {value.name: op["dim"] for op in joins for value in (op.operands[0], op.result)}
+    for loop in kernel.walk():
+        if loop.is_(ITERATE):
+            for carried in zip(loop.operands, loop.body.arguments, loop.body.yields, loop.results, strict=True):
+                dims = [along[value.name] for value in carried if value.name in along]
+                along |= {value.name: dim for dim in dims[:1] for value in carried}
+    return {name: layouts[name].of_first(dim) for name, dim in along.items()}
 
 
 def _over_lanes(kernel: Kernel, op: Op) -> Layout:

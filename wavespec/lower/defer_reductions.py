@@ -25,7 +25,7 @@ class DeferReductions(Pass):
     After:  where nothing else in the loop uses it, the loop carries a tile that starts as the function's identity and
             that each step is joined to element by element (``join``), small floats in f32; behind the loop one
             ``reduce`` joins the rest and what the loop started from.  Sums so have shorter chains, and fewer
-            roundings.
+            roundings.  A reduction ``by_lane`` carries one number of each lane for all that this has along the dim.
     """
 
     name: ClassVar[str] = "defer-reductions"
@@ -51,7 +51,7 @@ def is_deferred(kernel: Kernel, loop: Op, number: int, machine: Machine) -> bool
     """Whether the loop carries parts of that value, which fit the registers of all lanes, and is done with them."""
     made = _deferrable(loop, number)
     room = (machine.vector_bytes * _VECTORS or _BYTES) * kernel.wave_count * kernel.lanes
-    return made is not None and _bytes(made.operands[0]) <= room
+    return made is not None and (bool(made.get("by_lane")) or _bytes(made.operands[0]) <= room)
 
 
 def _deferrable(loop: Op, number: int) -> Op | None:
@@ -91,7 +91,8 @@ def identity_tile(made: Op, tile: TileType, fresh: Callable[[str], str]) -> Op:
 def joined_parts(made: Op, argument: Value, operand: Value, fresh: Callable[[str], str]) -> tuple[Op, Op]:
     """A reduction in two parts: ``operand`` joined to the carried ``argument`` in a loop, and what joins the rest."""
     joined, parts = (Value(fresh(made.result.name), argument.type) for _ in range(2))
-    place = attribute_pairs({key: made[key] for key in ("dim", "function", "origin", "size")})
+    kept = ("dim", "function", "origin", "size", "by_lane")
+    place = attribute_pairs({key: made[key] for key in kept if made.get(key) is not None})
     kept = ("dim", "divided", "function", "size", "signal", "index")
     whole = attribute_pairs({key: made[key] for key in kept if made.get(key) is not None})
     join = Op("join", (argument, operand), (joined,), place, None, made.span, made.node)

@@ -1,4 +1,4 @@
-"""Tile kernel in, tile kernel out: products of many small matrices are products of vectors, lane by lane."""
+"""Tile kernel in, tile kernel out: products of few rows, or of many small matrices, are multiplied lane by lane."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.kernel import Kernel, Op, Value, rewrite
+from wavespec.ir.kernel import Kernel, Op, TileType, Value, attribute_pairs, rewrite
 from wavespec.ir.tile_ops import MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import NoMatrixInstruction
@@ -19,7 +19,8 @@ class MultiplyByLanes(Pass):
     """Multiply lane by lane where the spec asks for an instruction of vectors.
 
     Before: an mma may have operands of any number of dims.
-    After:  those whose instruction multiplies vectors are a `dot`, of operands in the types that this takes.
+    After:  those whose instruction multiplies vectors are a `dot`, of operands in the types that this takes; those that
+            lanes add up, of elements along k that they share out, are products of elements and a `reduce` of these.
     Errors: ``no-matrix-instruction`` at the hardware constraint, or at the mma that names its instruction.
     """
 
@@ -58,5 +59,16 @@ def _by_lanes(op: Op, row: MatrixInstruction, fresh: Callable[[str], str]) -> tu
         if value.tile.dtype != part.dtype:
             factors[at] = Value(fresh(value.name), replace(value.tile, dtype=part.dtype))
             made.append(Op("cast", (value,), (factors[at],), span=op.span, node=op.node))
+    if row.adds_across:
+        return (*made, *_added_across(op, (factors[0], factors[1]), k, fresh))
     attributes = (("dim", k), ("instruction", row.name))
     return (*made, replace(op, name="dot", operands=(*factors, acc), attributes=attributes))
+
+
+def _added_across(op: Op, factors: tuple[Value, Value], k: str, fresh: Callable[[str], str]) -> tuple[Op, Op]:
+    acc = op.operands[2]
+    tile = TileType((*acc.tile.dims, k), (*acc.tile.extents, 0), acc.tile.dtype)
+    products = Value(fresh(op.result.name), tile)
+    multiply = Op("elementwise", factors, (products,), attribute_pairs({"function": "mul"}), None, op.span, op.node)
+    attributes = attribute_pairs({"dim": k, "function": "add", "divided": False, "by_lane": True})
+    return multiply, Op("reduce", (products, acc), op.results, attributes, None, op.span, op.node)

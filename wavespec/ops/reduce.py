@@ -95,7 +95,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     # Where other lanes have parts of the sum, memory is waited for, not arithmetic.
     is_own = context.kernel.lanes > 1 and function == "add" and not near and not far and not waves
     join = functools.partial(build.add_products, hint=result.name) if is_own else None
-    joined = _registers(context, fragments, layout, dim, function, result.name, join)
+    joined = registers_joined(context, fragments, layout, dim, function, result.name, join)
     for mask in near:
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
     lanes, counts = context.kernel.lanes, dict(context.kernel.waves)
@@ -176,7 +176,17 @@ def padded(
     return padded
 
 
-def _registers(
+def fragments_along(layout: Layout, fragments: Sequence[Value], dim: str) -> list[list[Value]]:
+    """Those that differ in their place along ``dim`` alone, together."""
+    groups: dict[tuple[int, ...], list[Value]] = {}
+    counters = itertools.product(*(range(axis.extent) for axis in layout.repeats))
+    for place, fragment in zip(counters, fragments, strict=True):
+        key = tuple(number for number, axis in zip(place, layout.repeats, strict=True) if not axis.stride(dim))
+        groups.setdefault(key, []).append(fragment)
+    return list(groups.values())
+
+
+def registers_joined(
     context: ThreadContext,
     fragments: Sequence[Value],
     layout: Layout,
@@ -190,12 +200,7 @@ def _registers(
     ``join``: of two fragments, where it is not ``function`` of both.
     """
     build, inner = context.build, layout.axes[len(layout.repeats) :]
-    groups: dict[tuple[int, ...], list[Value]] = {}
-    counters = itertools.product(*(range(axis.extent) for axis in layout.repeats))
-    for place, fragment in zip(counters, fragments, strict=True):
-        key = tuple(number for number, axis in zip(place, layout.repeats, strict=True) if not axis.stride(dim))
-        groups.setdefault(key, []).append(fragment)
-    whole = [_in_runs(build, function, parts, hint, join) for parts in groups.values()]
+    whole = [_in_runs(build, function, parts, hint, join) for parts in fragments_along(layout, fragments, dim)]
     along = [bool(axis.stride(dim)) for axis in inner]
     if not any(along):
         return whole

@@ -106,6 +106,11 @@ class MatrixInstruction:
         """Whether it multiplies vectors lane by lane: ``n`` results, of as many matrices as have them."""
         return self.emit.startswith("lanes:")
 
+    @property
+    def adds_across(self) -> bool:
+        """Whether lanes share out the elements along k, multiply their own, and add up what all of them have."""
+        return self.emit == "lanes:add"
+
     def swapped(self) -> MatrixInstruction:
         """The same instruction computing the transposed product: ``a`` takes n, ``b`` takes m."""
         if self._swapped is None:  # passes ask for it of every product, and machines stay

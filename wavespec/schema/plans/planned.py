@@ -26,7 +26,7 @@ from wavespec.schema.language.constraints import (
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
-from wavespec.schema.ops import Iterate, every
+from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
 from wavespec.schema.plans.tiles import Tiles, tiles_of
 from wavespec.schema.resolve import override_of, targets_of
@@ -36,6 +36,7 @@ _Entry = Mapping[str, Any]
 _SPLITS = (Workgroup, Tiling, Wave, Device)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LAST_AXIS = 4
+_OPEN = (None, "auto")
 
 
 def planned(spec: KernelSpec) -> KernelSpec:
@@ -157,12 +158,17 @@ class _Plan:
     def _own_constraints(self, entry: _Entry) -> Iterator[AnyConstraint]:
         """What the spec says, with the matrix instruction of the entry where it leaves that open."""
         mma, own = entry.get("mma"), [one for one in self.spec.constraints if isinstance(one, Hardware)]
-        if mma is None or any(one.settings.mma not in (None, "auto") for one in own):
+        if mma is None or any(one.settings.mma not in _OPEN for one in own):
             yield from self.spec.constraints
             return
         yield from (one for one in self.spec.constraints if not isinstance(one, Hardware))
         for settings in [one.settings for one in own] or [HardwareSettings()]:
             yield Hardware(settings=settings.model_copy(update={"mma": mma}))
+
+    def _names_instruction(self) -> bool:
+        """Whether the spec says what multiplies, which may want other tiles."""
+        settings = [one.settings for one in self.spec.constraints if isinstance(one, Hardware)]
+        return any(one.mma not in _OPEN for one in settings) or any(one.variant for one in every(Mma, self.spec.graph))
 
     def _constraints(self, tiles: Tiles, entry: _Entry) -> Iterator[AnyConstraint]:
         roles = self.roles
@@ -202,7 +208,9 @@ class _Plan:
             "beside": str(int(roles.beside)),
             "decoded": str(int(roles.decoded)),
             "scaled": str(int(roles.block > 0)),
-            "once": str(int(roles.decoded_once is not None)),
+            "once": str(roles.decoded_once.bits if roles.decoded_once else 0),
+            "behind": str(int(roles.behind)),
+            "named": str(int(self._names_instruction())),
             "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
         }
         text = text if roles.alone else text.replace("batch * ", "")
