@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -61,6 +61,16 @@ def _tables() -> Mapping[str, Mapping[str, _Entry]]:
     return yaml.safe_load((resources.files("wavespec.schema.plans") / "plans.yaml").read_text(encoding="utf-8"))
 
 
+def _each(cases: Iterable[_Entry]) -> Iterator[_Entry]:
+    """Entries for rows that start anywhere as well are two."""
+    for entry in cases:
+        if entry.get("aligned") == "either":
+            yield {**entry, "aligned": "all"}
+            yield {name: one for name, one in entry.items() if name != "aligned"}
+        else:
+            yield entry
+
+
 def _has_producers(entry: _Entry) -> bool:
     """Whether waves only copy, which they do step by step of a loop: not for products behind it."""
     return "producers" in entry.get("schedule", {}).get("waves", {})
@@ -94,7 +104,7 @@ class _Plan:
     def _taken(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[tuple[Expression, ...], _Entry]]:
         """The entries that some call takes, each with its conditions; the last one has none."""
         before: list[tuple[Expression, ...]] = []
-        for entry in (*(table.get("cases", ()) if with_cases else ()), *table["every"]):
+        for entry in (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"]):
             conditions = self._conditions(entry, table.get("let", {}))
             if not all(conditions) or (self.roles.behind and _has_producers(entry)):
                 continue
@@ -183,6 +193,7 @@ class _Plan:
             "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),
             "loops": str(roles.loops),
+            "largest": str(roles.largest),
             "parted": str(int(roles.parted)),
             "beside": str(int(roles.beside)),
             "decoded": str(int(roles.decoded)),

@@ -41,6 +41,8 @@ _MOST_AXES = 5
 """Of a grid."""
 _PLACES = ("bool", "i32", "i64")
 """Types of masks and places."""
+_IN_ORDER = Scan | Joined | Topk | Take
+"""What joins or looks up elements by where they are among the others."""
 _SMALL = 64
 """Of a dim of one size, that a tile has all of unless a product or an access is along it."""
 
@@ -80,6 +82,8 @@ class Roles:
     """Dims and bits of every value."""
     sums: bool = False
     """Whether loops do nothing but join elements, in any order."""
+    largest: int = 0
+    """How many largest elements are looked for, at most."""
     loops: int = 0
     """How many loops there are, each of which reads what it is over."""
     parted: bool = False
@@ -166,8 +170,9 @@ class _Graph:
             operands=self._tensors_across(across) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),
+            largest=max((self.fixed.get(op.k, 0) for op in every(Topk, self.ops)), default=0),
             loops=sum(1 for _ in every(Iterate, self.ops)),
-            parted=bool(steps) and len(results) < _MOST_AXES and self._has_parts(steps),
+            parted=bool(steps) and len(results) < _MOST_AXES and may_have_parts(with_tiled_loops(self.spec), steps),
             single=self._is_single(),
             uniform=self._uniform(),
             ordered=self._is_ordered(),
@@ -251,7 +256,7 @@ class _Graph:
                 yield from sorted(self._summed(op))
 
     def _is_ordered(self) -> bool:
-        return any(isinstance(op, Scan | ArgReduce | Joined | Topk | Take | Random) for op in walk(self.ops))
+        return any(isinstance(op, ArgReduce | Random | _IN_ORDER) for op in walk(self.ops))
 
     def _is_along(self, read: Read, steps: Sequence[str]) -> bool:
         last = self.spec.tensors[read.tensor].shape[-1]
@@ -289,14 +294,13 @@ class _Graph:
         return tuple(dict.fromkeys(name for name in read if self.spec.tensors[name].shape[-1] == across))
 
     def _only_sums(self) -> bool:
-        loops = list(every(Iterate, self.ops))
-        made = [{op.name for op in loop.body if isinstance(op, Reduce)} for loop in loops]
-        writes = any(True for loop in loops for _ in every(Written, loop.body))
-        return not writes and all(loop.carry.keys() <= names for loop, names in zip(loops, made, strict=True))
-
-    def _has_parts(self, steps: str) -> bool:
-        """Largest elements are left out: what parts of them cost depends on how many there are."""
-        return not any(every(Topk, self.ops)) and may_have_parts(with_tiled_loops(self.spec), steps)
+        """Places of extremes are joined as ranks, which have no order either."""
+        for loop in every(Iterate, self.ops):
+            found = [op for op in loop.body if isinstance(op, ArgReduce)]
+            made = {op.name for op in loop.body if isinstance(op, Reduce | ArgReduce)} | {op.extreme for op in found}
+            if any(isinstance(op, Written | _IN_ORDER) for op in walk(loop.body)) or not loop.carry.keys() <= made:
+                return False
+        return True
 
     def _is_single(self) -> bool:
         loops = [op for op in walk(self.ops) if isinstance(op, Structured)]
