@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from math import prod
 from typing import Any
 
 import yaml
@@ -23,7 +24,7 @@ from wavespec.schema.language.constraints import (
     Workgroup,
 )
 from wavespec.schema.language.expression_parser import parse_expression
-from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
 from wavespec.schema.ops import Iterate, every
 from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
@@ -34,6 +35,7 @@ from wavespec.schema.whole_accesses import whole_accesses
 _Entry = Mapping[str, Any]
 _SPLITS = (Workgroup, Tiling, Wave, Device)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_WINDOW = re.compile(r"\bwindow\b")
 _LAST_AXIS = 4
 
 
@@ -131,8 +133,16 @@ class _Plan:
 
     def _conditions(self, entry: _Entry, names: Mapping[str, str]) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
-        parsed = [parse_expression(self._in_dims(text, names)) for text in entry.get("when", ())]
+        texts = [one for text in entry.get("when", ()) for one in self._of_each_window(text)]
+        parsed = [parse_expression(self._in_dims(text, names)) for text in texts]
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]
+
+    def _of_each_window(self, text: str) -> list[str]:
+        """A condition that is about a dim of windows, for each of them."""
+        if not _WINDOW.search(text):
+            return [text]
+        fixed = self.roles.fixed
+        return [_WINDOW.sub(str(fixed.get(dim, dim)), text) for dim in self.roles.steps]
 
     def _override(self, entry: _Entry, limits: Mapping[str, int]) -> dict[str, Any]:
         """What replaces parts of a spec, as a file has it."""
@@ -150,19 +160,23 @@ class _Plan:
         return [name for name in names if self.spec.tensors[name].space == "global"]
 
     def _own_constraints(self, entry: _Entry) -> Iterator[AnyConstraint]:
-        """What the spec says, with the matrix instruction of the entry where it leaves that open."""
+        """What the spec says, with the matrix instruction and the neighbours of a lane of the entry where it leaves those open."""
         mma, own = entry.get("mma"), [one for one in self.spec.constraints if isinstance(one, Hardware)]
-        if mma is None or any(one.settings.mma not in (None, "auto") for one in own):
+        vector = {self.roles.dim_of(role): Num(number) for role, number in entry.get("vector", {}).items()}
+        vector.pop("", None)
+        asked = {"mma": mma} if mma and all(one.settings.mma in (None, "auto") for one in own) else {}
+        asked |= {"vector": vector} if vector and not any(one.settings.vector for one in own) else {}
+        if not asked:
             yield from self.spec.constraints
             return
         yield from (one for one in self.spec.constraints if not isinstance(one, Hardware))
         for settings in [one.settings for one in own] or [HardwareSettings()]:
-            yield Hardware(settings=settings.model_copy(update={"mma": mma}))
+            yield Hardware(settings=settings.model_copy(update=asked))
 
     def _constraints(self, tiles: Tiles, entry: _Entry) -> Iterator[AnyConstraint]:
         roles = self.roles
-        sides = [dim for dim in (roles.rows, roles.columns) if dim]
-        if roles.kind in ("columns", "elements", "transposed"):
+        sides = [dim for dim in (roles.lines, roles.rows, roles.columns) if dim]
+        if roles.kind in ("columns", "windows", "elements", "transposed"):
             sides.reverse()
         axes = {dim: min(axis, _LAST_AXIS) for axis, dim in enumerate([*sides, *reversed(roles.alone)])}
         order = sorted(sides, key=lambda dim: dim != roles.columns) if entry.get("columns_first") else sides
@@ -194,6 +208,9 @@ class _Plan:
             "sums": str(int(roles.sums)),
             "loops": str(roles.loops),
             "largest": str(roles.largest),
+            "moved": str(len(roles.moved)),
+            "channels": str(int(roles.columns not in roles.moved)),
+            "taps": str(prod(roles.fixed.get(dim, 0) for dim in roles.steps)),
             "parted": str(int(roles.parted)),
             "beside": str(int(roles.beside)),
             "decoded": str(int(roles.decoded)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,9 +32,10 @@ from wavespec.schema.ops import (
     walk,
 )
 from wavespec.schema.parted_loops import may_have_parts
+from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
 
-Kind = Literal["products", "attention", "rows", "ordered", "columns", "elements", "transposed"]
+Kind = Literal["products", "attention", "rows", "ordered", "columns", "windows", "elements", "transposed"]
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 """Fields of loops and branches."""
 _MOST_AXES = 5
@@ -53,13 +54,14 @@ class Roles:
 
     kind: Kind
     """What tables of tiles are by: one product in a loop; products that others in the loop go into; loops along rows
-    that join elements in any order, or in theirs; loops across rows; none; none, and rows become columns."""
+    that join elements in any order, or in theirs; loops across rows; loops over neighbours; none; none, and rows become
+    columns."""
     rows: str
     """The dim of results whose tiles are along the first side of a product, or across accesses; empty for none."""
     columns: str
     """That along the other side, or along accesses."""
     steps: tuple[str, ...]
-    """The dims of loops of which a step has a tile, that of the main loop first."""
+    """The dims of loops of which a step has a tile, that of the main loop first; all of a window."""
     alone: tuple[str, ...]
     """Dims of results of which a workgroup has one element."""
     walked: tuple[str, ...]
@@ -100,8 +102,16 @@ class Roles:
     """Whether operands that are read have their elements along the steps side by side."""
     mapped: tuple[str, ...] = ()
     """Tensors among the operands whose elements are found by a mapping."""
+    lines: str = ""
+    """A further dim of results that windows move along."""
+    moved: frozenset[str] = frozenset()
+    """Dims of results that windows move along."""
     staged: tuple[tuple[tuple[str, ...], int], ...] = ()
     """Dims and bits of the operands of products that are read."""
+
+    def dim_of(self, role: str) -> str:
+        """The dim of results that has a role, or none."""
+        return {"rows": self.rows, "columns": self.columns, "lines": self.lines}[role]
 
 
 def roles_of(spec: KernelSpec) -> Roles | None:
@@ -115,7 +125,7 @@ def roles_of(spec: KernelSpec) -> Roles | None:
     except WavespecError:
         return None
     fixed = {name: size for name, dim in spec.dims.items() if (size := _size(dim, constants)) is not None}
-    return _Graph(spec, tuple(graph), types, loops, fixed).roles()
+    return _Graph(spec, tuple(graph), types, loops, fixed, constants).roles()
 
 
 def _size(dim: Dim, constants: Mapping[str, int]) -> int | None:
@@ -139,12 +149,44 @@ class _Graph:
     types: Mapping[str, ValueType]
     loops: Sequence[str]
     fixed: Mapping[str, int]
+    constants: Mapping[str, int]
 
     def roles(self) -> Roles:
         products = list(every(Mma, self.ops))
         whole = tuple(dict.fromkeys(dim for dim in self._joined() if dim not in self.loops))
         results = [dim for dim in self._written() if dim not in {*self.loops, *whole}]
-        return self._of_products(products, results, whole) if products else self._of_rows(results, whole)
+        if products:
+            return self._of_products(products, results, whole)
+        windows = None if whole or self._is_ordered() else self._windows(results)
+        return self._of_rows(results, whole) if windows is None else self._of_windows(results, windows)
+
+    def _windows(self, results: Sequence[str]) -> Windows | None:
+        return None if self._uniform() else windows_of(self.spec, self.ops, self.loops, results, self.constants)
+
+    def _of_windows(self, results: Sequence[str], windows: Windows) -> Roles:
+        last = self._last_dims(windows.dims)
+        columns = next((dim for dim in reversed(results) if dim in last), results[-1])
+        others = sorted((dim for dim in reversed(results) if dim != columns), key=lambda dim: dim not in windows.moved)
+        rows = next(iter(others), "")
+        lines = next((dim for dim in others[1:] if dim in windows.moved), "")
+        return Roles(
+            kind="windows",
+            rows=rows,
+            columns=columns,
+            lines=lines,
+            steps=windows.dims,
+            alone=self._alone(results, {rows, columns, lines}),
+            walked=(),
+            whole=(),
+            operands=(),
+            bits=self._bits(()),
+            single=False,
+            uniform=frozenset(),
+            ordered=False,
+            fixed=self.fixed,
+            values=tuple(one for one in self._values() if not {*one[0]} & {*windows.dims}),
+            moved=windows.moved,
+        )
 
     def _of_rows(self, results: Sequence[str], whole: tuple[str, ...]) -> Roles:
         last = self._last_dims()
@@ -272,14 +314,15 @@ class _Graph:
         written = [self.types[op.value].dims for op in every(Written, self.ops) if op.value in self.types]
         return list(dict.fromkeys(dim for dims in sorted(written, key=len, reverse=True) for dim in dims))
 
-    def _last_dims(self) -> set[str]:
+    def _last_dims(self, windows: Collection[str] = ()) -> set[str]:
         """Dims along which elements of values that are read or written lie side by side; masks and places say nothing
-        of that where there are others."""
+        of that where there are others, and windows nothing where they are."""
         read = [self.types[op.name] for op in every(Read, self.ops)]
         written = [self.types[op.value] for op in every(Written, self.ops) if op.value in self.types]
-        most = max((len(one.dims) for one in (*read, *written)), default=0)
-        wide = [one for one in (*read, *written) if one.dims and len(one.dims) >= min(2, most)]
-        return {one.dims[-1] for one in [one for one in wide if one.dtype not in _PLACES] or wide}
+        found = [(tuple(dim for dim in one.dims if dim not in windows), one.dtype) for one in (*read, *written)]
+        most = max((len(dims) for dims, _ in found), default=0)
+        wide = [(dims, dtype) for dims, dtype in found if dims and len(dims) >= min(2, most)]
+        return {dims[-1] for dims, _ in [one for one in wide if one[1] not in _PLACES] or wide}
 
     def _read_across(self, results: Sequence[str], columns: str) -> str:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""

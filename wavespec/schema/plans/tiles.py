@@ -106,7 +106,7 @@ class _Fitted:
 
     def _roles(self) -> Iterator[tuple[str, str]]:
         roles = self.roles
-        yield from ((role, dim) for role, dim in (("rows", roles.rows), ("columns", roles.columns)) if dim)
+        yield from ((role, dim) for role in ("rows", "columns", "lines") if (dim := roles.dim_of(role)))
         yield from (("steps", dim) for dim in roles.steps)
         yield from (("whole", dim) for dim in roles.whole if dim not in roles.fixed)
 
@@ -151,6 +151,8 @@ class _Fitted:
 
     def _most(self, dim: str) -> int | None:
         """Elements that a tile of a dim needs at most, if that is known."""
+        if self.roles.kind == "windows" and dim in self.roles.steps:
+            return self.roles.fixed.get(dim)
         size = self.roles.fixed.get(dim, self.spec.dims[dim].max)
         return None if size is None else _rounded(size)
 
