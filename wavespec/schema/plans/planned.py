@@ -146,10 +146,11 @@ class _Plan:
 
     def _override(self, entry: _Entry, limits: Mapping[str, int]) -> dict[str, Any]:
         """What replaces parts of a spec, as a file has it."""
-        tiles = tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), {}))
+        lanes = {"lanes": str(limits["lanes"])}
+        tiles = tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), lanes))
         found: dict[str, Any] = {
             "params": {name: parse_expression(str(number)) for name, number in tiles.params.items()},
-            "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry)),
+            "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),
             "tensors": {name: {"space": "shared"} for name in self._staged(entry)},
         }
         return {**found, "schedule": tiles.schedule} if tiles.schedule else found
@@ -159,11 +160,11 @@ class _Plan:
         names = self.roles.operands if entry.get("staged", True) else ()
         return [name for name in names if self.spec.tensors[name].space == "global"]
 
-    def _own_constraints(self, entry: _Entry) -> Iterator[AnyConstraint]:
+    def _own_constraints(self, entry: _Entry, tiles: Tiles) -> Iterator[AnyConstraint]:
         """What the spec says, with the matrix instruction and the neighbours of a lane of the entry where it leaves those open."""
         mma, own = entry.get("mma"), [one for one in self.spec.constraints if isinstance(one, Hardware)]
-        vector = {self.roles.dim_of(role): Num(number) for role, number in entry.get("vector", {}).items()}
-        vector.pop("", None)
+        neighbours = entry.get("vector", {}) if tiles.waves else {}  # they are of a wave
+        vector = {dim: Num(number) for role, number in neighbours.items() if (dim := self.roles.dim_of(role))}
         asked = {"mma": mma} if mma and all(one.settings.mma in (None, "auto") for one in own) else {}
         asked |= {"vector": vector} if vector and not any(one.settings.vector for one in own) else {}
         if not asked:

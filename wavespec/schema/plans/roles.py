@@ -175,7 +175,7 @@ class _Graph:
             columns=columns,
             lines=lines,
             steps=windows.dims,
-            alone=self._alone(results, {rows, columns, lines}),
+            alone=tuple(dim for dim in results if dim not in {rows, columns, lines}),
             walked=(),
             whole=(),
             operands=(),

@@ -62,7 +62,8 @@ def tiles_of(
     """
     fitted = _Fitted(spec, roles, entry, limits, in_dims)
     tiles = fitted.tiles()
-    written = {dim: number for dim, number in fitted.numbers("tile").items() if tiles[dim] < number}
+    split = {dim: number for dim, number in fitted.numbers("tile").items() if dim not in fitted.taps}
+    written = {dim: number for dim, number in split.items() if tiles[dim] < number}
     # Where tiles have less than the table says, waves are the compiler's to choose.
     is_own = bool(roles.products) or not written or not limits["lanes"]
     waves = fitted.waves(tiles) if is_own else {}
@@ -78,6 +79,11 @@ class _Fitted:
     entry: Mapping[str, Any]
     limits: Mapping[str, int]
     in_dims: Callable[[object], str]
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        """Dims of windows, which no waves share out."""
+        return self.roles.steps if self.roles.kind == "windows" else ()
 
     def numbers(self, what: str) -> dict[str, int]:
         """Those of the table by dim."""
@@ -151,7 +157,7 @@ class _Fitted:
 
     def _most(self, dim: str) -> int | None:
         """Elements that a tile of a dim needs at most, if that is known."""
-        if self.roles.kind == "windows" and dim in self.roles.steps:
+        if dim in self.taps:
             return self.roles.fixed.get(dim)
         size = self.roles.fixed.get(dim, self.spec.dims[dim].max)
         return None if size is None else _rounded(size)
