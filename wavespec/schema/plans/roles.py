@@ -9,7 +9,7 @@ from typing import Literal
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.dtype import DTYPES
 from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.language.constraints import Tiling
+from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.made_kernels import words_of
@@ -31,6 +31,7 @@ from wavespec.schema.ops import (
     every,
     walk,
 )
+from wavespec.schema.packed_rows import shared_by
 from wavespec.schema.parted_loops import may_have_parts
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
@@ -106,6 +107,9 @@ class Roles:
     """A further dim of results that windows move along."""
     moved: frozenset[str] = frozenset()
     """Dims of results that windows move along."""
+    heads: tuple[str, str] | None = None
+    """A dim of which a workgroup has one element and neighbours share what is read, and that by which they share it:
+    rows of tiles may be those of all neighbours."""
     staged: tuple[tuple[tuple[str, ...], int], ...] = ()
     """Dims and bits of the operands of products that are read."""
 
@@ -237,6 +241,7 @@ class _Graph:
         reads = {op.name: op for op in every(Read, self.ops)}
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
+        alone = self._alone(results, {row, column})
         is_made = not chained and self._is_decoded(looped, reads)
         is_beside = not chained and not is_made and self._is_used_beside(looped, reads)
         return Roles(
@@ -244,7 +249,8 @@ class _Graph:
             rows=row,
             columns=column,
             steps=tuple(steps),
-            alone=self._alone(results, {row, column}),
+            alone=alone,
+            heads=self._heads(row, alone) if chained and self._is_single() else None,
             walked=tuple(dim for dim in self.loops if dim not in steps),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
@@ -262,6 +268,14 @@ class _Graph:
             fixed=self.fixed,
             values=self._values(),
         )
+
+    def _heads(self, rows: str, alone: Sequence[str]) -> tuple[str, str] | None:
+        if not rows:
+            return None
+        grid = [Workgroup(dim=dim, tile=Num(_SMALL if dim == rows else 1), axis=0) for dim in (rows, *alone)]
+        spec = with_tiled_loops(self.spec)
+        spec = spec.model_copy(update={"constraints": (*spec.constraints, *grid)})
+        return next(((dim, shared) for dim in alone if (shared := shared_by(spec, rows, dim))), None)
 
     def _is_decoded(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
         """Whether an operand is made of what is read, or of places that are computed, which lanes alone can look up."""

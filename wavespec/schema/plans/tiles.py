@@ -176,6 +176,8 @@ class _Fitted:
             schedule["parts"] = {
                 dim: schedule["parts"][role] for role, dim in self._roles() if role in schedule["parts"]
             }
+        if schedule.pop("pack", False) and self.roles.heads:
+            schedule["pack"] = {self.roles.rows: self.roles.heads}
         if not (self.roles.rows and self.roles.columns) and "workgroups" in schedule:  # bands are of two sides
             schedule["workgroups"] = {key: one for key, one in schedule["workgroups"].items() if key != "group"}
         return schedule or None
