@@ -161,11 +161,11 @@ class _Plan:
         return [name for name in names if self.spec.tensors[name].space == "global"]
 
     def _own_constraints(self, entry: _Entry, tiles: Tiles) -> Iterator[AnyConstraint]:
-        """What the spec says, with the matrix instruction and the neighbours of a lane of the entry where it leaves those open."""
+        """What the spec says, with the entry's matrix instruction and neighbours of a lane where those are open."""
         mma, own = entry.get("mma"), [one for one in self.spec.constraints if isinstance(one, Hardware)]
-        neighbours = entry.get("vector", {}) if tiles.waves else {}  # they are of a wave
+        neighbours: Mapping[str, int] = entry.get("vector", {}) if tiles.waves else {}  # they are of a wave
         vector = {dim: Num(number) for role, number in neighbours.items() if (dim := self.roles.dim_of(role))}
-        asked = {"mma": mma} if mma and all(one.settings.mma in (None, "auto") for one in own) else {}
+        asked: dict[str, Any] = {"mma": mma} if mma and all(one.settings.mma in (None, "auto") for one in own) else {}
         asked |= {"vector": vector} if vector and not any(one.settings.vector for one in own) else {}
         if not asked:
             yield from self.spec.constraints
