@@ -173,13 +173,15 @@ class _Graph:
         others = sorted((dim for dim in reversed(results) if dim != columns), key=lambda dim: dim not in windows.moved)
         rows = next(iter(others), "")
         lines = next((dim for dim in others[1:] if dim in windows.moved), "")
+        tiled = {rows, columns, lines}
+        summed = [one for one in self._values() if not {*one[0]} & {*windows.dims}]
         return Roles(
             kind="windows",
             rows=rows,
             columns=columns,
             lines=lines,
             steps=windows.dims,
-            alone=tuple(dim for dim in results if dim not in {rows, columns, lines}),
+            alone=tuple(dim for dim in results if dim not in tiled),
             walked=(),
             whole=(),
             operands=(),
@@ -188,7 +190,7 @@ class _Graph:
             uniform=frozenset(),
             ordered=False,
             fixed=self.fixed,
-            values=tuple(one for one in self._values() if not {*one[0]} & {*windows.dims}),
+            values=tuple((tuple(dim for dim in dims if dim in tiled), bits) for dims, bits in summed),
             moved=windows.moved,
         )
 
