@@ -9,7 +9,10 @@ from tests.kernels import Subject, subjects, tensors_of
 from wavespec.pipeline import best_variant, build
 from wavespec.runtime.kernel import Kernel
 
-SOME = ("gemm_bf16", "gemm_f32", "linear_swiglu", "attention", "softmax", "sum_dim", "cumsum", "rope", "transpose")
+SOME = (
+    *("gemm_bf16", "gemm_f32", "linear_swiglu", "attention", "softmax", "sum_dim", "cumsum", "rope", "transpose"),
+    "conv2d_depthwise",
+)
 """One of each kind of plan."""
 ROUNDED_MORE = {("attention_decode_f16", 4096)}
 """Kernels and keys whose partial totals err 2.4 times as much as torch's, by steps that are longer than those of the

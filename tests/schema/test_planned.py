@@ -62,6 +62,7 @@ def tiles(spec: KernelSpec, target: str, **sizes: int) -> dict[str, int]:
         ("softmax", "rows"),
         ("cumsum", "ordered"),
         ("sum_dim", "columns"),
+        ("conv2d_depthwise", "windows"),
         ("silu_and_mul", "elements"),
         ("transpose", "transposed"),
     ],
@@ -434,3 +435,99 @@ def test_few_rows_of_f32_are_multiplied_by_lanes_unless_the_spec_names_what_mult
 
     assert "lanes" in instructions("")
     assert "lanes" not in instructions("{hardware: {mma: fma_sums_f32_16x32x4}}")
+
+
+WINDOWS = (
+    HEAD
+    + """
+dims: {N: {}, C: {}, H: {}, W: {}, R: {}, S: {}, Y: {equals: (H - R) // 2 + 1}, X: {equals: (W - S) // 2 + 1}}
+tensors:
+  x: {shape: [N, H, W, C], dtype: f32}
+  w: {shape: [C, R, S], dtype: f32}
+  y: {shape: [N, Y, X, C], dtype: f32, role: output}
+graph:
+  - zero: {register: [N, Y, X, C], dtype: f32, value: 0}
+  - rows:
+      iterate: R
+      carry: {row: zero}
+      body:
+        - columns:
+            iterate: S
+            carry: {acc: row}
+            body:
+              - pixels: {read: x, dims: [N, Y, X, R, S, C], at: {H: Y * 2 + R, W: X * 2 + S}}
+              - taps: {read: w}
+              - products: pixels * taps
+              - along: {sum: products, dim: S}
+              - acc: {sum: along, dim: R, init: acc}
+        - row: columns.acc
+  - {write: rows.row, to: y}
+"""
+)
+CHANNELS_FIRST = (
+    WINDOWS.replace("[N, H, W, C]", "[N, C, H, W]")
+    .replace("[N, Y, X, C]", "[N, C, Y, X]")
+    .replace("[N, Y, X, R, S, C]", "[N, C, Y, X, R, S]")
+)
+
+
+def roles_in(text: str) -> Roles:
+    roles = roles_of(without_plan(loads(text)))
+    assert roles is not None
+    return roles
+
+
+def test_loops_over_neighbours_of_results_are_windows_wherever_weights_have_them() -> None:
+    last = roles_in(WINDOWS)
+    assert (last.kind, last.lines, last.rows, last.columns, last.steps) == ("windows", "Y", "X", "C", ("R", "S"))
+    first = roles_in(CHANNELS_FIRST)
+    assert (first.kind, first.lines, first.rows, first.columns, first.alone) == ("windows", "", "Y", "X", ("N", "C"))
+
+
+def test_neighbours_that_are_far_apart_in_memory_are_no_windows() -> None:
+    assert roles_in(CHANNELS_FIRST.replace("X * 2 + S", "X * 8 + S")).kind != "windows"
+    assert roles_in(WINDOWS.replace("Y * 2 + R", "Y * 8 + R")).kind == "windows"
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+def test_windows_of_usual_sizes_are_walked_in_one_step(target: str) -> None:
+    spec = loads(WINDOWS)
+    sizes = {"N": 1, "H": 57, "W": 57, "C": 64, "Y": 28, "X": 28}
+    three, four = (tiles(spec, target, **sizes, R=size, S=size) for size in (3, 4))
+    assert [three[dim] for dim in "RS"] == [3, 3]
+    assert [four[dim] for dim in "RS"] == [1, 1]
+    fixed = loads(WINDOWS.replace("R: {}, S: {}", "R: {value: 2}, S: {value: 4}"))
+    assert [tiles(fixed, target, **sizes)[dim] for dim in "RS"] == [2, 4]
+
+
+@pytest.mark.parametrize("text", [WINDOWS, CHANNELS_FIRST], ids=["channels last", "channels first"])
+@pytest.mark.parametrize("dims", ["", "C: {value: 3}", "N: {value: 4}", "R: {value: 3}, S: {value: 1}"])
+def test_kernels_with_windows_build_for_all_machines(text: str, dims: str) -> None:
+    for one in filter(None, dims.split(", ")):
+        text = text.replace(f"{one[0]}: {{}}", one)
+    assert check_builds([loads(text)]) == [()]
+
+
+def test_places_of_extremes_of_few_long_rows_are_found_by_clusters() -> None:
+    (argmax,) = (one for one in subjects(*TARGETS) if one.name == "argmax")
+    cases = cases_for_target(planned_anew(argmax.spec), "sm_90")
+    few, many = (case_for_sizes(cases, {"M": rows, "N": 100_000}).spec for rows in (8, 8000))
+    assert few.schedule is not None and few.schedule.workgroups is not None and few.schedule.workgroups.split == 8
+    assert many.schedule is None or many.schedule.workgroups is None
+
+
+def test_largest_elements_of_few_long_rows_are_found_in_parts() -> None:
+    (topk,) = (one for one in subjects(*TARGETS) if one.name == "topk")
+    cases = cases_for_target(planned_anew(topk.spec), "sm_90")
+    found = [bool(case_for_sizes(cases, {"M": m, "N": n}).before) for m, n in ((1, 100_000), (1500, 5120), (9, 300))]
+    assert found == [True, False, False]
+
+
+def test_few_queries_have_rows_of_all_heads_of_a_group() -> None:
+    (gqa,) = (one for one in subjects(*TARGETS) if one.name == "attention_gqa")
+    cases = planned_anew(gqa.spec).targets["sm_90"].cases
+    packed = [case for case in cases if case.schedule is not None and case.schedule.pack]
+    assert packed and all(case.schedule.pack == {"M": ("H", "G")} for case in packed if case.schedule is not None)
+    splits = [case.schedule.workgroups.split for case in packed if case.schedule and case.schedule.workgroups]
+    assert splits == [8, 4, 2]
+    assert roles_in(PRODUCT).heads is None

@@ -7,11 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as functional
 
+from tests.bare import planned_anew
 from tests.kernels import SPECS, elements_to_tensor, tensor_to_elements
 from wavespec.pipeline import lower
 from wavespec.schema import load
 from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.expressions import Num
+from wavespec.schema.language.models import KernelSpec
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
@@ -21,9 +23,22 @@ SPEC = load(SPECS / "conv2d_depthwise.wave.yaml")
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
 @pytest.mark.parametrize("windows", [(2, 1, 1), (3, 0, 1), (1, 2, 2), (4, 1, 1)], ids=str)
 def test_windows_are_exact(target: str, windows: tuple[int, int, int]) -> None:
+    check(_with_windows(SPEC, windows), target, windows)
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+def test_windows_without_a_plan_are_exact(target: str) -> None:
+    check(planned_anew(_with_windows(SPEC, (1, 2, 2))), target, (1, 2, 2))
+
+
+def _with_windows(spec: KernelSpec, windows: tuple[int, int, int]) -> KernelSpec:
+    params = {**spec.params, **dict(zip(("STRIDE", "PAD", "DILATION"), map(Num, windows), strict=True))}
+    return spec.model_copy(update={"params": params})
+
+
+def check(spec: KernelSpec, target: str, windows: tuple[int, int, int]) -> None:
     stride, padding, dilation = windows
-    params = {**SPEC.params, **dict(zip(("STRIDE", "PAD", "DILATION"), map(Num, windows), strict=True))}
-    spec, (machine,) = SPEC.model_copy(update={"params": params}), machines(target)
+    (machine,) = machines(target)
     random = torch.Generator().manual_seed(0)
     x = torch.randint(-3, 4, (1, 7, 9, 12), generator=random).bfloat16()
     w = torch.randint(-3, 4, (12, 3, 3), generator=random).bfloat16()

@@ -32,6 +32,7 @@ from wavespec.schema.ops import (
     Register,
     Size,
     Write,
+    every,
     walk,
 )
 from wavespec.schema.ops.elementwise import ELEMENTWISE
@@ -62,6 +63,24 @@ def packed(spec: KernelSpec) -> KernelSpec:
     for why, hint in _obstacles(spec, rows, of, shared):
         raise PackNotPossible(schedule.where_key("pack", rows), rows, why, hint)
     return _Packing(spec, schedule, rows, of, shared).spec_of_rows()
+
+
+def shared_by(spec: KernelSpec, rows: str, of: str) -> str:
+    """The dim that neighbours along ``of`` share in what is read, where rows can be packed by it; else nothing.
+
+    ``spec``: with a tile for the rows, and the grid counting ``of`` one by one.
+    """
+    for read in every(Read, plain_graph(spec)[0]):
+        for shared, place in read.at.items():
+            if str(place) in _groups(of, shared) and not any(_obstacles(spec, rows, of, shared)):
+                return shared
+    return ""
+
+
+def _groups(of: str, shared: str) -> frozenset[str]:
+    """Indices of the group that an element belongs to."""
+    each = f"(size({of}) // size({shared}))"
+    return frozenset(str(parse_index(text)) for text in (f"{of} * size({shared}) // size({of})", f"{of} // {each}"))
 
 
 def _obstacles(spec: KernelSpec, rows: str, of: str, shared: str) -> Iterator[tuple[str, str]]:
@@ -111,8 +130,7 @@ class _Packing:
             of: f"(index({shared}) * (size({of}) // size({shared})) + index({self.packed}) // size({rows}))",
             rows: f"(index({self.packed}) % size({rows}))",
         }
-        each = f"(size({of}) // size({shared}))"
-        self.groups = {str(parse_index(text)) for text in (f"{of} * size({shared}) // size({of})", f"{of} // {each}")}
+        self.groups = _groups(of, shared)
 
     def spec_of_rows(self) -> KernelSpec:
         size = Dim(equals=parse_expression(f"{self.of} // {self.shared} * {self.rows}"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from itertools import product
+from math import prod
 from typing import Any
 
 import yaml
@@ -24,7 +25,7 @@ from wavespec.schema.language.constraints import (
     Workgroup,
 )
 from wavespec.schema.language.expression_parser import parse_expression
-from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
 from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
@@ -35,6 +36,7 @@ from wavespec.schema.whole_accesses import whole_accesses
 _Entry = Mapping[str, Any]
 _SPLITS = (Workgroup, Tiling, Wave, Device)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_WINDOW = re.compile(r"\bwindow\b")
 _LAST_AXIS = 4
 _OPEN = (None, "auto")
 
@@ -61,6 +63,16 @@ def _needs_tiles(spec: KernelSpec) -> bool:
 @cache
 def _tables() -> Mapping[str, Mapping[str, _Entry]]:
     return yaml.safe_load((resources.files("wavespec.schema.plans") / "plans.yaml").read_text(encoding="utf-8"))
+
+
+def _each(cases: Iterable[_Entry]) -> Iterator[_Entry]:
+    """Entries for rows that start anywhere as well are two."""
+    for entry in cases:
+        if entry.get("aligned") == "either":
+            yield {**entry, "aligned": "all"}
+            yield {name: one for name, one in entry.items() if name != "aligned"}
+        else:
+            yield entry
 
 
 def _has_producers(entry: _Entry) -> bool:
@@ -107,7 +119,7 @@ class _Plan:
     ) -> Iterator[tuple[tuple[Expression, ...], _Plan, _Entry]]:
         """The entries that some call takes, each with its conditions and its plan; the last one has no conditions."""
         before: list[tuple[Expression, ...]] = []
-        entries = (*(table.get("cases", ()) if with_cases else ()), *table["every"])
+        entries = (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
         for plan, entry in product(plans, entries):
             conditions = plan._conditions(entry, table)
             if not all(conditions) or (plan.roles.behind and _has_producers(entry)):
@@ -135,16 +147,25 @@ class _Plan:
 
     def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
-        texts = (*(table["decoded_once"] if self.roles.written else ()), *entry.get("when", ()))
+        every = (*(table["decoded_once"] if self.roles.written else ()), *entry.get("when", ()))
+        texts = [one for text in every for one in self._of_each_window(text)]
         parsed = [parse_expression(self._in_dims(text, table.get("let", {}))) for text in texts]
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]
 
+    def _of_each_window(self, text: str) -> list[str]:
+        """A condition that is about a dim of windows, for each of them."""
+        if not _WINDOW.search(text):
+            return [text]
+        fixed = self.roles.fixed
+        return [_WINDOW.sub(str(fixed.get(dim, dim)), text) for dim in self.roles.steps]
+
     def _override(self, entry: _Entry, limits: Mapping[str, int]) -> dict[str, Any]:
         """What replaces parts of a spec, as a file has it."""
-        tiles = tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), {}))
+        lanes = {"lanes": str(limits["lanes"])}
+        tiles = tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), lanes))
         found: dict[str, Any] = {
             "params": {name: parse_expression(str(number)) for name, number in tiles.params.items()},
-            "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry)),
+            "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),
             "tensors": {name: {"space": "shared"} for name in self._staged(entry)},
         }
         schedule = {**(tiles.schedule or {}), **({"materialize": self.roles.written} if self.roles.written else {})}
@@ -155,15 +176,19 @@ class _Plan:
         names = self.roles.operands if entry.get("staged", True) else ()
         return [name for name in names if self.spec.tensors[name].space == "global"]
 
-    def _own_constraints(self, entry: _Entry) -> Iterator[AnyConstraint]:
-        """What the spec says, with the matrix instruction of the entry where it leaves that open."""
+    def _own_constraints(self, entry: _Entry, tiles: Tiles) -> Iterator[AnyConstraint]:
+        """What the spec says, with the entry's matrix instruction and neighbours of a lane where those are open."""
         mma, own = entry.get("mma"), [one for one in self.spec.constraints if isinstance(one, Hardware)]
-        if mma is None or any(one.settings.mma not in _OPEN for one in own):
+        neighbours: Mapping[str, int] = entry.get("vector", {}) if tiles.waves else {}  # they are of a wave
+        vector = {dim: Num(number) for role, number in neighbours.items() if (dim := self.roles.dim_of(role))}
+        asked: dict[str, Any] = {"mma": mma} if mma and all(one.settings.mma in _OPEN for one in own) else {}
+        asked |= {"vector": vector} if vector and not any(one.settings.vector for one in own) else {}
+        if not asked:
             yield from self.spec.constraints
             return
         yield from (one for one in self.spec.constraints if not isinstance(one, Hardware))
         for settings in [one.settings for one in own] or [HardwareSettings()]:
-            yield Hardware(settings=settings.model_copy(update={"mma": mma}))
+            yield Hardware(settings=settings.model_copy(update=asked))
 
     def _names_instruction(self) -> bool:
         """Whether the spec says what multiplies, which may want other tiles."""
@@ -172,8 +197,8 @@ class _Plan:
 
     def _constraints(self, tiles: Tiles, entry: _Entry) -> Iterator[AnyConstraint]:
         roles = self.roles
-        sides = [dim for dim in (roles.rows, roles.columns) if dim]
-        if roles.kind in ("columns", "elements", "transposed"):
+        sides = [dim for dim in (roles.lines, roles.rows, roles.columns) if dim]
+        if roles.kind in ("columns", "windows", "elements", "transposed"):
             sides.reverse()
         axes = {dim: min(axis, _LAST_AXIS) for axis, dim in enumerate([*sides, *reversed(roles.alone)])}
         order = sorted(sides, key=lambda dim: dim != roles.columns) if entry.get("columns_first") else sides
@@ -185,6 +210,13 @@ class _Plan:
         for dim in tiles.waves:
             yield Wave(dim=dim, tile=tiles.wave(dim))
 
+    def _packed_tiles(self) -> str:
+        """How many tiles of 64 rows there are, where these are those of all heads of a group."""
+        heads, groups = self.roles.heads or ("", "")
+        alone = [groups if dim == heads else dim for dim in self.roles.alone]
+        rows = " * ".join([*([f"({heads} // {groups})"] if heads else []), self.roles.rows or "1"])
+        return " * ".join([*alone, f"ceildiv({rows}, 64)"])
+
     def _in_dims(self, text: str, names: Mapping[str, str]) -> str:
         """A text of the table in terms of the spec."""
         roles = self.roles
@@ -195,6 +227,7 @@ class _Plan:
             "steps": roles.steps[0] if roles.steps else "1",
             "whole": f"max({whole[0]}, {whole[1]})" if len(whole) == 2 else whole[0] if whole else "1",
             "batch": " * ".join(roles.alone),
+            "packed_tiles": self._packed_tiles(),
             "bits": str(roles.bits),
             "narrow": str(min(max(DTYPES[one.dtype].bits, 8) for one in self.spec.tensors.values())),
             "products": str(roles.products),
@@ -204,6 +237,10 @@ class _Plan:
             "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),
             "loops": str(roles.loops),
+            "largest": str(roles.largest),
+            "moved": str(len(roles.moved)),
+            "channels": str(int(roles.columns not in roles.moved)),
+            "taps": str(prod(roles.fixed.get(dim, 0) for dim in roles.steps)),
             "parted": str(int(roles.parted)),
             "beside": str(int(roles.beside)),
             "decoded": str(int(roles.decoded)),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
 from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.language.constraints import Tiling
+from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.made_kernels import words_of
@@ -32,16 +32,20 @@ from wavespec.schema.ops import (
     every,
     walk,
 )
+from wavespec.schema.packed_rows import shared_by
 from wavespec.schema.parted_loops import may_have_parts
+from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
 
-Kind = Literal["products", "attention", "rows", "ordered", "columns", "elements", "transposed"]
+Kind = Literal["products", "attention", "rows", "ordered", "columns", "windows", "elements", "transposed"]
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 """Fields of loops and branches."""
 _MOST_AXES = 5
 """Of a grid."""
 _PLACES = ("bool", "i32", "i64")
 """Types of masks and places."""
+_IN_ORDER = Scan | Joined | Topk | Take
+"""What joins or looks up elements by where they are among the others."""
 _SMALL = 64
 """Of a dim of one size, that a tile has all of unless a product or an access is along it."""
 _LEAST_BLOCK, _MOST_IN_BLOCK = 32, 1024
@@ -54,13 +58,14 @@ class Roles:
 
     kind: Kind
     """What tables of tiles are by: one product in a loop; products that others in the loop go into; loops along rows
-    that join elements in any order, or in theirs; loops across rows; none; none, and rows become columns."""
+    that join elements in any order, or in theirs; loops across rows; loops over neighbours; none; none, and rows become
+    columns."""
     rows: str
     """The dim of results whose tiles are along the first side of a product, or across accesses; empty for none."""
     columns: str
     """That along the other side, or along accesses."""
     steps: tuple[str, ...]
-    """The dims of loops of which a step has a tile, that of the main loop first."""
+    """The dims of loops of which a step has a tile, that of the main loop first; all of a window."""
     alone: tuple[str, ...]
     """Dims of results of which a workgroup has one element."""
     walked: tuple[str, ...]
@@ -83,6 +88,8 @@ class Roles:
     """Dims and bits of every value."""
     sums: bool = False
     """Whether loops do nothing but join elements, in any order."""
+    largest: int = 0
+    """How many largest elements are looked for, at most."""
     loops: int = 0
     """How many loops there are, each of which reads what it is over."""
     parted: bool = False
@@ -99,6 +106,13 @@ class Roles:
     """Whether operands that are read have their elements along the steps side by side."""
     mapped: tuple[str, ...] = ()
     """Tensors among the operands whose elements are found by a mapping."""
+    lines: str = ""
+    """A further dim of results that windows move along."""
+    moved: frozenset[str] = frozenset()
+    """Dims of results that windows move along."""
+    heads: tuple[str, str] | None = None
+    """A dim of which a workgroup has one element and neighbours share what is read, and that by which they share it:
+    rows of tiles may be those of all neighbours."""
     staged: tuple[tuple[tuple[str, ...], int], ...] = ()
     """Dims and bits of the operands of products that are read."""
     decoded_once: Roles | None = None
@@ -107,6 +121,10 @@ class Roles:
     """What those write, each with its dims in their order."""
     block: int = 0
     """Along steps, elements that have one scale, by which products multiply what is written; 0 where they do not."""
+
+    def dim_of(self, role: str) -> str:
+        """The dim of results that has a role, or none."""
+        return {"rows": self.rows, "columns": self.columns, "lines": self.lines}[role]
 
 
 def roles_of(spec: KernelSpec) -> Roles | None:
@@ -120,7 +138,7 @@ def roles_of(spec: KernelSpec) -> Roles | None:
     except WavespecError:
         return None
     fixed = {name: size for name, dim in spec.dims.items() if (size := _size(dim, constants)) is not None}
-    return _Graph(spec, tuple(graph), types, loops, fixed).roles()
+    return _Graph(spec, tuple(graph), types, loops, fixed, constants).roles()
 
 
 def _size(dim: Dim, constants: Mapping[str, int]) -> int | None:
@@ -144,12 +162,46 @@ class _Graph:
     types: Mapping[str, ValueType]
     loops: Sequence[str]
     fixed: Mapping[str, int]
+    constants: Mapping[str, int]
 
     def roles(self) -> Roles:
         products = list(every(Mma, self.ops))
         whole = tuple(dict.fromkeys(dim for dim in self._joined() if dim not in self.loops))
         results = [dim for dim in self._written() if dim not in {*self.loops, *whole}]
-        return self._of_products(products, results, whole) if products else self._of_rows(results, whole)
+        if products:
+            return self._of_products(products, results, whole)
+        windows = None if whole or self._is_ordered() else self._windows(results)
+        return self._of_rows(results, whole) if windows is None else self._of_windows(results, windows)
+
+    def _windows(self, results: Sequence[str]) -> Windows | None:
+        return None if self._uniform() else windows_of(self.spec, self.ops, self.loops, results, self.constants)
+
+    def _of_windows(self, results: Sequence[str], windows: Windows) -> Roles:
+        last = self._last_dims(windows.dims)
+        columns = next((dim for dim in reversed(results) if dim in last), results[-1])
+        others = sorted((dim for dim in reversed(results) if dim != columns), key=lambda dim: dim not in windows.moved)
+        rows = next(iter(others), "")
+        lines = next((dim for dim in others[1:] if dim in windows.moved), "")
+        tiled = {rows, columns, lines}
+        summed = [one for one in self._values() if not {*one[0]} & {*windows.dims}]
+        return Roles(
+            kind="windows",
+            rows=rows,
+            columns=columns,
+            lines=lines,
+            steps=windows.dims,
+            alone=tuple(dim for dim in results if dim not in tiled),
+            walked=(),
+            whole=(),
+            operands=(),
+            bits=self._bits(()),
+            single=False,
+            uniform=frozenset(),
+            ordered=False,
+            fixed=self.fixed,
+            values=tuple((tuple(dim for dim in dims if dim in tiled), bits) for dims, bits in summed),
+            moved=windows.moved,
+        )
 
     def _of_rows(self, results: Sequence[str], whole: tuple[str, ...]) -> Roles:
         last = self._last_dims()
@@ -175,8 +227,9 @@ class _Graph:
             operands=self._tensors_across(across) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),
+            largest=max((self.fixed.get(op.k, 0) for op in every(Topk, self.ops)), default=0),
             loops=sum(1 for _ in every(Iterate, self.ops)),
-            parted=bool(steps) and len(results) < _MOST_AXES and self._has_parts(steps),
+            parted=bool(steps) and len(results) < _MOST_AXES and may_have_parts(with_tiled_loops(self.spec), steps),
             single=self._is_single(),
             uniform=self._uniform(),
             ordered=self._is_ordered(),
@@ -199,6 +252,7 @@ class _Graph:
         reads = {op.name: op for op in every(Read, self.ops)}
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
+        alone = self._alone(results, {row, column})
         is_made = not chained and self._is_decoded(looped, reads)
         is_beside = not chained and not is_made and self._is_used_beside(looped, reads)
         roles = Roles(
@@ -206,7 +260,8 @@ class _Graph:
             rows=row,
             columns=column,
             steps=tuple(steps),
-            alone=self._alone(results, {row, column}),
+            alone=alone,
+            heads=self._heads(row, alone) if chained and self._is_single() else None,
             walked=tuple(dim for dim in self.loops if dim not in steps),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
@@ -271,6 +326,14 @@ class _Graph:
             length //= 2
         return length
 
+    def _heads(self, rows: str, alone: Sequence[str]) -> tuple[str, str] | None:
+        if not rows:
+            return None
+        grid = [Workgroup(dim=dim, tile=Num(_SMALL if dim == rows else 1), axis=0) for dim in (rows, *alone)]
+        spec = with_tiled_loops(self.spec)
+        spec = spec.model_copy(update={"constraints": (*spec.constraints, *grid)})
+        return next(((dim, shared) for dim in alone if (shared := shared_by(spec, rows, dim))), None)
+
     def _is_decoded(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
         """Whether an operand is made of what is read, or of places that are computed, which lanes alone can look up."""
         operands = [one for op in products for one in (op.lhs, op.rhs)]
@@ -306,7 +369,7 @@ class _Graph:
                 yield from sorted(self._summed(op))
 
     def _is_ordered(self) -> bool:
-        return any(isinstance(op, Scan | ArgReduce | Joined | Topk | Take | Random) for op in walk(self.ops))
+        return any(isinstance(op, ArgReduce | Random | _IN_ORDER) for op in walk(self.ops))
 
     def _is_along(self, read: Read, steps: Sequence[str]) -> bool:
         last = self.spec.tensors[read.tensor].shape[-1]
@@ -322,14 +385,15 @@ class _Graph:
         written = [self.types[op.value].dims for op in every(Written, self.ops) if op.value in self.types]
         return list(dict.fromkeys(dim for dims in sorted(written, key=len, reverse=True) for dim in dims))
 
-    def _last_dims(self) -> set[str]:
+    def _last_dims(self, windows: Collection[str] = ()) -> set[str]:
         """Dims along which elements of values that are read or written lie side by side; masks and places say nothing
-        of that where there are others."""
+        of that where there are others, and windows nothing where they are."""
         read = [self.types[op.name] for op in every(Read, self.ops)]
         written = [self.types[op.value] for op in every(Written, self.ops) if op.value in self.types]
-        most = max((len(one.dims) for one in (*read, *written)), default=0)
-        wide = [one for one in (*read, *written) if one.dims and len(one.dims) >= min(2, most)]
-        return {one.dims[-1] for one in [one for one in wide if one.dtype not in _PLACES] or wide}
+        found = [(tuple(dim for dim in one.dims if dim not in windows), one.dtype) for one in (*read, *written)]
+        most = max((len(dims) for dims, _ in found), default=0)
+        wide = [(dims, dtype) for dims, dtype in found if dims and len(dims) >= min(2, most)]
+        return {dims[-1] for dims, _ in [one for one in wide if one[1] not in _PLACES] or wide}
 
     def _read_across(self, results: Sequence[str], columns: str) -> str:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""
@@ -344,14 +408,13 @@ class _Graph:
         return tuple(dict.fromkeys(name for name in read if self.spec.tensors[name].shape[-1] == across))
 
     def _only_sums(self) -> bool:
-        loops = list(every(Iterate, self.ops))
-        made = [{op.name for op in loop.body if isinstance(op, Reduce)} for loop in loops]
-        writes = any(True for loop in loops for _ in every(Written, loop.body))
-        return not writes and all(loop.carry.keys() <= names for loop, names in zip(loops, made, strict=True))
-
-    def _has_parts(self, steps: str) -> bool:
-        """Largest elements are left out: what parts of them cost depends on how many there are."""
-        return not any(every(Topk, self.ops)) and may_have_parts(with_tiled_loops(self.spec), steps)
+        """Places of extremes are joined as ranks, which have no order either."""
+        for loop in every(Iterate, self.ops):
+            found = [op for op in loop.body if isinstance(op, ArgReduce)]
+            made = {op.name for op in loop.body if isinstance(op, Reduce | ArgReduce)} | {op.extreme for op in found}
+            if any(isinstance(op, Written | _IN_ORDER) for op in walk(loop.body)) or not loop.carry.keys() <= made:
+                return False
+        return True
 
     def _is_single(self) -> bool:
         loops = [op for op in walk(self.ops) if isinstance(op, Structured)]

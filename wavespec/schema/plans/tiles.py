@@ -62,7 +62,8 @@ def tiles_of(
     """
     fitted = _Fitted(spec, roles, entry, limits, in_dims)
     tiles = fitted.tiles()
-    written = {dim: number for dim, number in fitted.numbers("tile").items() if tiles[dim] < number}
+    split = {dim: number for dim, number in fitted.numbers("tile").items() if dim not in fitted.taps}
+    written = {dim: number for dim, number in split.items() if tiles[dim] < number}
     # Where tiles have less than the table says, waves are the compiler's to choose.
     is_own = bool(roles.products) or not written or not limits["lanes"]
     waves = fitted.waves(tiles) if is_own else {}
@@ -78,6 +79,11 @@ class _Fitted:
     entry: Mapping[str, Any]
     limits: Mapping[str, int]
     in_dims: Callable[[object], str]
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        """Dims of windows, which no waves share out."""
+        return self.roles.steps if self.roles.kind == "windows" else ()
 
     def numbers(self, what: str) -> dict[str, int]:
         """Those of the table by dim."""
@@ -106,7 +112,7 @@ class _Fitted:
 
     def _roles(self) -> Iterator[tuple[str, str]]:
         roles = self.roles
-        yield from ((role, dim) for role, dim in (("rows", roles.rows), ("columns", roles.columns)) if dim)
+        yield from ((role, dim) for role in ("rows", "columns", "lines") if (dim := roles.dim_of(role)))
         yield from (("steps", dim) for dim in roles.steps)
         yield from (("whole", dim) for dim in roles.whole if dim not in roles.fixed)
 
@@ -151,6 +157,8 @@ class _Fitted:
 
     def _most(self, dim: str) -> int | None:
         """Elements that a tile of a dim needs at most, if that is known."""
+        if dim in self.taps:
+            return self.roles.fixed.get(dim)
         size = self.roles.fixed.get(dim, self.spec.dims[dim].max)
         block = self.roles.block if dim in self.roles.steps else 0
         sizes = [*([block] if block else ()), *([] if size is None else [_rounded(size)])]
@@ -170,6 +178,8 @@ class _Fitted:
             schedule["parts"] = {
                 dim: schedule["parts"][role] for role, dim in self._roles() if role in schedule["parts"]
             }
+        if schedule.pop("pack", False) and self.roles.heads:
+            schedule["pack"] = {self.roles.rows: self.roles.heads}
         if not (self.roles.rows and self.roles.columns) and "workgroups" in schedule:  # bands are of two sides
             schedule["workgroups"] = {key: one for key, one in schedule["workgroups"].items() if key != "group"}
         return schedule or None
