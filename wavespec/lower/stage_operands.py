@@ -44,8 +44,8 @@ class StageOperands(Pass):
             tiles is padded, and stays in registers as well, where no waves share it; so does what they make of elements
             that share bytes in a tensor, and on machines whose waves take turns what is computed of tensors for
             instructions that take operands from anywhere.
-            What else is no ``read``, or a ``direct`` one, or is read at computed places where waves take turns, is padded,
-            written to a shared memory ``<name>.shared`` in
+            What else is no ``read``, or a ``direct`` one, or is read at computed places where waves take turns, is
+            padded, written to a shared memory ``<name>.shared`` in
             the arrangement of the operand, and read there; ``by_unit`` a right one that the matrix unit takes from it,
             or both, in two buffers, where both are decoded from what is staged.
             The bias that an instruction wants is added.  The memory holds the tile of the workgroup, or of one wave
