@@ -86,6 +86,13 @@ def test_other_stores_are_plain(old: str, new: str) -> None:
     assert count(emit(loads(ROWS.replace(old, new), "rows.wave.yaml"), AVX512).text, "nontemporal") == 0
 
 
+def test_the_end_of_a_row_is_stored_by_masks_only_where_these_cost_nothing() -> None:
+    spec = loads(ROWS.replace("{multiple_of: 16}", "{}").replace(", space: streamed", ""), "rows.wave.yaml")
+    avx2, avx512 = (emit(spec, machine).text for machine in (AVX2, AVX512))
+    assert count(avx512, "vector.maskedstore") == count(avx512, "vector.store")
+    assert count(avx2, "vector.store") == 2 * count(avx2, "vector.maskedstore"), "of all, and of each that is whole"
+
+
 def test_pairs_along_k_are_one_instruction() -> None:
     assert count(text(DOTS, "bf16"), "llvm.x86.avx512bf16.dpbf16ps.512") == 24
     assert count(text(AVX512, "i8"), "llvm.x86.avx512.pmaddw.d.512") == 24

@@ -121,6 +121,17 @@ def test_what_is_read_directly_is_laid_down() -> None:
     assert actual.count(" = pad ") == 2 and 'write %v.1 {memory = "v.shared"' in actual
 
 
+def test_what_is_read_at_computed_places_is_laid_down_where_waves_take_turns() -> None:
+    looked_up = PRODUCT.replace("= read {", "= read %place {").replace(
+        "    %zero", '    %place = index {dim = "N", origin = (("N", [at_N],),)} : tile<N: 32, i32>\n    %zero', 1
+    )
+    first, read, place, *rest = dedent(looked_up).strip().splitlines()
+    ordered = "\n".join((first, place, read, *rest))
+    assert "v.shared" not in CHAIN.after(StageOperands(), AMD, ordered)
+    in_turns = CHAIN.after(StageOperands(), CPU, ordered.replace("f32_16x16x16_f16", "dot2_i16_12x32x2"))
+    assert 'write %v.1 {memory = "v.shared"' in in_turns
+
+
 @pytest.mark.parametrize(
     ("machine", "instruction", "place", "rows"),
     [(AMD, "f32_16x16x16_f16", "[0]", 64), (CPU, "dot2_i16_12x32x2", "[0 - wave_M*32]", 32)],

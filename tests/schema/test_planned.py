@@ -377,6 +377,21 @@ def test_short_rows_and_whole_dims_have_short_tiles_on_cpus() -> None:
     assert [tiles(spec, "cpu", M=9, N=size)["N"] for size in (2, 9, 64, 200)] == [256, 16, 64, 256]
 
 
+def test_steps_across_whole_dims_have_what_registers_of_a_cpu_hold() -> None:
+    graph = """
+  - none: {register: [G], dtype: f32, value: 0}
+  - sums:
+      iterate: S
+      carry: {total: none}
+      body: [part: {read: x}, row: {sum: part, dim: D}, total: {sum: row, dim: S, init: total}]
+  - {write: sums.total, to: y}
+"""
+    tensors = "tensors: {x: {shape: [S, G, D], dtype: f32}, y: {shape: [G], dtype: f32, role: output}}\n"
+    spec = loads(f"{HEAD}dims: {{S: {{}}, G: {{}}, D: {{max: 128}}}}\n{tensors}graph:{graph}")
+    found = [tiles(spec, "cpu", S=100, G=32, D=size) for size in (8, 16, 64)]
+    assert [(one["S"], one["D"]) for one in found] == [(1, 8), (1, 16), (1, 64)]
+
+
 def test_f32_products_with_operands_that_are_computed_have_waves_as_wide_as_their_instruction() -> None:
     masked = PRODUCT.replace("bf16", "f32").replace("{mma: [a_tile,", "{mma: [low,")
     spec = loads(

@@ -63,6 +63,9 @@ class CpuMemory(Emitter):
         types = [vector_type(op.result.vector.dtype, op.result.vector.elements) for op in ops if op.results]
 
         def form(*, masked: bool) -> list[str]:
+            if masked and ops[0].is_(STORE) and self.machine.masked_bits:
+                self._one_by_one(ops)
+                return []
             if not ops[0].is_(ATOMIC):
                 return [self._access(op, self.function.memory_of(op), masked=masked) for op in ops]
             for op in ops:
@@ -76,6 +79,25 @@ class CpuMemory(Emitter):
         result = self.function.either(condition, lambda: form(masked=False), lambda: form(masked=True), types)
         for number, op in enumerate(op for op in ops if op.results):
             self.values[op.result.name] = (Part(f"{result}#{number}", op.result.vector.elements),)
+
+    def _one_by_one(self, stores: Sequence[Op]) -> None:
+        """Each with tests of its own: at the end of a row all but one are whole or not at all, and where masks are vectors
+        a masked store takes as long as ten others."""
+
+        def stored(op: Op, *, masked: bool) -> list[str]:
+            self._access(op, self.function.memory_of(op), masked=masked)
+            return []
+
+        def in_part(op: Op) -> list[str]:
+            valid: Expr | None = op["valid"]
+            if valid is not None:
+                some = self.indices.holds((*op["mask"], (const(0), valid)))
+                self.function.either(some, lambda: stored(op.with_(mask=()), masked=True), list)
+            return []
+
+        for op in stores:
+            whole = self.indices.holds(_all_inside([op]))
+            self.function.either(whole, partial(stored, op, masked=False), partial(in_part, op))
 
     def emit_load(self, op: Op) -> None:
         memory, elements = self.function.memory_of(op), op.result.vector.elements

@@ -44,7 +44,8 @@ class StageOperands(Pass):
             tiles is padded, and stays in registers as well, where no waves share it; so does what they make of elements
             that share bytes in a tensor, and on machines whose waves take turns what is computed of tensors for
             instructions that take operands from anywhere.
-            What else is no ``read``, or a ``direct`` one, is padded, written to a shared memory ``<name>.shared`` in
+            What else is no ``read``, or a ``direct`` one, or is read at computed places where waves take turns, is
+            padded, written to a shared memory ``<name>.shared`` in
             the arrangement of the operand, and read there; ``by_unit`` a right one that the matrix unit takes from it,
             or both, in two buffers, where both are decoded from what is staged.
             The bias that an instruction wants is added.  The memory holds the tile of the workgroup, or of one wave
@@ -59,7 +60,7 @@ class StageOperands(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh, added = fresh_names(kernel), dict[str, Memory]()
-        reads = {op.result.name for op in kernel.walk() if op.is_(READ) and not op.get("direct")}
+        reads = {op.result.name for op in kernel.walk() if op.is_(READ) and not _is_computed(op, machine)}
         makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
         decoded, in_place = decoded_values(kernel, machine), kept_operands(kernel, machine)
         unpacked, of_lanes = unpacked_operands(kernel, machine), operands_of_lanes(kernel, machine)
@@ -102,6 +103,12 @@ class StageOperands(Pass):
         kernel = replace(kernel, body=body, memories=(*kernel.memories, *added.values()))
         check_shared(kernel, machine)
         return kernel
+
+
+def _is_computed(read: Op, machine: Machine) -> bool:
+    """Whether what a read makes is to be laid down like what is computed: machines whose waves take turns would look
+    up computed places anew for every wave of the other side."""
+    return bool(read.get("direct")) or (bool(read.operands) and not machine.concurrent_waves)
 
 
 def is_in_place(kernel: Kernel, product: Op, number: int, makers: Mapping[str, Op], machine: Machine) -> bool:

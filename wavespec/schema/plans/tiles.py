@@ -57,7 +57,7 @@ def tiles_of(
 
     Args:
         limits: of the target: `words` of 32 bits that a workgroup has for a value, `ordered` ones where lanes join them
-            in order, and bytes of `shared` memory.
+            in order, `short` ones that a wave has where dims are in no loop, and bytes of `shared` memory.
         in_dims: an expression of the table in terms of the spec.
     """
     fitted = _Fitted(spec, roles, entry, limits, in_dims)
@@ -67,6 +67,7 @@ def tiles_of(
     # Where tiles have less than the table says, waves are the compiler's to choose.
     is_own = bool(roles.products) or not written or not limits["lanes"]
     waves = fitted.waves(tiles) if is_own else {}
+    tiles, waves = fitted.of_short_dims(tiles, waves)
     names = {dim: "".join(part if part.isalnum() else "_" for part in dim) for dim in tiles}
     names = {dim: free_name(spec, f"TILE_{name}").removeprefix("TILE_") for dim, name in names.items()}
     return Tiles(tiles, waves, names, fitted.schedule(tiles))
@@ -138,6 +139,20 @@ class _Fitted:
             while found.get(dim, 1) > least.get(dim, 1) and self._words(found) > words:
                 found[dim] = -(-found[dim] // 2)
         return found
+
+    def of_short_dims(
+        self, tiles: Mapping[str, int], waves: Mapping[str, int]
+    ) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Tiles and waves with at most `short` words of a value that has all of a dim, on machines that say so: what is
+        beyond registers goes to memory and back, element by element of a step."""
+        roles, most, step, wave = self.roles, self.limits.get("short"), dict(tiles), dict(waves)
+        if most is None or roles.products or roles.ordered or not roles.whole:
+            return tiles, waves
+        for part, dims in ((step, roles.steps), (wave, (roles.columns, roles.rows))):
+            for dim in dims:
+                while part.get(dim, 1) > 1 and self._words({**step, **wave}) > most:
+                    part[dim] = -(-part[dim] // 2)
+        return step, wave
 
     def _widest(self, tiles: Mapping[str, int]) -> str:
         """The dim to halve for less shared memory: steps first."""
