@@ -1,5 +1,6 @@
-"""Hypothesis profiles: `fast` by default, `HYPOTHESIS_PROFILE=long` for minutes of search; how many processes run tests
-at once; and which of them run when (`rungs.py`).
+"""Hypothesis profiles: `fast` by default, `HYPOTHESIS_PROFILE=random` for other examples each time (`--hypothesis-seed=7`:
+those of a time before), `HYPOTHESIS_PROFILE=long` for minutes of search; how many processes run tests at once; and which
+of them run when (`rungs.py`).
 
     make fast       -m "not compiles and not slow and not rare": no machine code, what takes moments
     make test       -m "not rare": also every kernel on every target
@@ -32,6 +33,9 @@ _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_to
 _FOUND = (Phase.explicit, Phase.generate)  # shrinking a failure takes minutes: the long profile does it
 settings.register_profile(
     "fast", max_examples=16, deadline=None, derandomize=True, phases=_FOUND, suppress_health_check=_SLOW
+)
+settings.register_profile(
+    "random", max_examples=60, deadline=None, print_blob=True, phases=_FOUND, suppress_health_check=_SLOW
 )
 settings.register_profile("long", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

@@ -51,7 +51,7 @@ def test_what_is_copied_is_not_shared_by_the_cluster() -> None:
     [
         (split_gemm(2), (200, 72, 328)),
         (split_gemm(4), (130, 64, 128)),  # two workgroups have no steps
-        (split_gemm(4, tile=(64, 8, 128), wave=(64, 8), spaces=("global", "shared")), (16, 3, 152)),  # nor steps ahead
+        (split_gemm(4, tile=(64, 8, 128), wave=(64, 8), spaces=("global", "shared")), (16, 8, 152)),  # nor steps ahead
         (split_gemm(8), (128, 64, 0)),
         (replace(split_gemm(2), value=3), (70, 8, 200)),  # what the sums start from counts once
         (split_gemm(4, tile=(16, 64, 64), wave=(16, 64)), (5, 136, 1000)),

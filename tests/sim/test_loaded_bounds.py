@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -61,6 +63,49 @@ def test_steps_behind_the_end_are_left_out(workgroups: str) -> None:
     report = simulate(kernel, NVIDIA, inputs, {"B": 5, "M": m, "N": n, "K": k})
     assert report.ok, report.render()
     assert np.array_equal(report.tensors["c"], a @ np.nan_to_num(b).transpose(0, 2, 1))
+
+
+_AS_THEY_ARE = "        - acc: {mma: [a_tile, b_tile, acc]}\n"
+_DECODED = "        - decoded: {cast: b_tile, dtype: bf16}\n        - acc: {mma: [a_tile, decoded, acc]}\n"
+_SUMMED_APART = """\
+        - none: {register: [B, M, N], dtype: f32, value: 0}
+        - part: {mma: [a_tile, b_tile, none]}
+        - acc: acc + part
+"""
+
+
+@pytest.mark.parametrize(
+    ("workgroups", "dtypes", "product"),
+    [
+        ("{persistent: true, count: 2}", ("bf16", "bf16"), _AS_THEY_ARE),
+        ("{persistent: true, count: 1}", ("bf16", "i8"), _DECODED),
+        ("{split: 2}", ("bf16", "i8"), _DECODED),
+        ("{}", ("f8e4m3fn", "f8e4m3fn"), _SUMMED_APART),
+    ],
+    ids=["walked over", "decoded", "shared out", "used beside products"],
+)
+def test_a_loop_that_begins_behind_its_end_has_no_steps(workgroups: str, dtypes: tuple[str, str], product: str) -> None:
+    """None for buffers either, whose rounds go on with the next tile, and none of a round of several."""
+    firsts, ends = (np.array(one, np.int32) for one in ([0, 328, 128, 200], [200, 0, 260, 64]))
+    text = SPEC.replace(_AS_THEY_ARE, product).replace(
+        "{producers: 1}}", f"{{producers: 1}}, workgroups: {workgroups}}}"
+    )
+    text = text.replace("end: length", "start: first\n      end: length").replace("multiple_of: 8", "multiple_of: 16")
+    text = text.replace("  lengths: {", "  firsts: {shape: [B], dtype: i32}\n  lengths: {")
+    text = text.replace("  - zero:", "  - first: {read: firsts}\n  - zero:")
+    for name, dtype in zip("ab", dtypes, strict=True):
+        text = re.sub(rf"(  {name}: .*)dtype: bf16", rf"\1dtype: {dtype}", text)
+    m, n, k = 70, 80, 336
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-4, 5, (len(ends), rows, k)).astype(np.float64) for rows in (m, n))
+    right = np.zeros((len(ends), m, n))
+    for batch, (first, end) in enumerate(zip(firsts // 64 * 64, -(-ends // 64) * 64, strict=True)):
+        right[batch] = a[batch, :, first:end] @ b[batch, :, first:end].T
+    types = {"bf16": ml_dtypes.bfloat16, "i8": np.int8, "f8e4m3fn": ml_dtypes.float8_e4m3fn}
+    inputs = {"a": a.astype(types[dtypes[0]]), "b": b.astype(types[dtypes[1]]), "firsts": firsts, "lengths": ends}
+    report = simulate(lower(loads(text), NVIDIA), NVIDIA, inputs, {"B": len(ends), "M": m, "N": n, "K": k})
+    assert report.ok, report.render()
+    assert np.array_equal(report.tensors["c"], right)
 
 
 def test_a_bound_that_is_computed_is_known_to_those_that_compute_alone() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import Expr, ceildiv, const, symbol, total
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, symbol, total
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.rewriting import substituted
 from wavespec.ir.thread import Mask, row_axis
@@ -377,8 +377,9 @@ def step_of(kernel: Kernel, loop: Op) -> Expr:
 
 
 def trips(loop: Op) -> Expr:
-    """How often a loop's body runs."""
-    extent, step = loop["upper"] - loop["lower"], loop["step"]
+    """How often a loop's body runs; some begin behind their end, as those of shares of a split without steps and of
+    bounds that a call says do."""
+    extent, step = maximum(loop["upper"] - loop["lower"], 0), loop["step"]
     return ceildiv(extent, step.value) if step.is_const else (extent + step - 1) // step
 
 

@@ -105,8 +105,7 @@ def _in_pairs(loop: Op, at: Expr, fresh: Callable[[str], str]) -> tuple[Op, Op]:
     names |= {old.name: new for old, new in zip(loop.body.arguments, loop.body.yields, strict=True)}
     second = [copied(substituted(op, {loop["induction"]: at + distance}), fresh, names) for op in loop.body.ops]
     yields = tuple(names[value.name] for value in loop.body.yields)
-    # A part of the sums without a step of its own ends in front of its second step, where this loop begins.
-    whole = maximum(loop["lower"], loop["lower"] + trips(loop) // 2 * 2 * distance)
+    whole = loop["lower"] + trips(loop) // 2 * 2 * distance
     results = tuple(replace(value, name=fresh(value.name)) for value in loop.results)
     region = Region(loop.body.arguments, (*loop.body.ops, *second), yields)
     rounds = replace(loop.with_(upper=whole, step=distance * 2), results=results, region=region)
