@@ -73,7 +73,10 @@ ROOMS = {
     "language": ("language", "ops"),
     "ops": ("language", "ops"),
     "reading": ("reading", "language", "ops"),
-    "plans": ("plans", "checking", "made_kernels", "parted_loops", "resolve", "whole_accesses", "language", "ops"),
+    "plans": (
+        *("plans", "checking", "made_kernels", "packed_rows", "parted_loops"),
+        *("resolve", "whole_accesses", "language", "ops"),
+    ),
     "checking": ("checking", "cases", "materialize", "packed_rows", "parted_loops", "resolve", "language", "ops"),
     "families": ("families", "load", "resolve", "checking", "reading", "language", "ops"),
 }

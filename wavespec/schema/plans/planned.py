@@ -210,13 +210,6 @@ class _Plan:
         for dim in tiles.waves:
             yield Wave(dim=dim, tile=tiles.wave(dim))
 
-    def _packed_tiles(self) -> str:
-        """How many tiles of 64 rows there are, where these are those of all heads of a group."""
-        heads, groups = self.roles.heads or ("", "")
-        alone = [groups if dim == heads else dim for dim in self.roles.alone]
-        rows = " * ".join([*([f"({heads} // {groups})"] if heads else []), self.roles.rows or "1"])
-        return " * ".join([*alone, f"ceildiv({rows}, 64)"])
-
     def _in_dims(self, text: str, names: Mapping[str, str]) -> str:
         """A text of the table in terms of the spec."""
         roles = self.roles
@@ -227,7 +220,6 @@ class _Plan:
             "steps": roles.steps[0] if roles.steps else "1",
             "whole": f"max({whole[0]}, {whole[1]})" if len(whole) == 2 else whole[0] if whole else "1",
             "batch": " * ".join(roles.alone),
-            "packed_tiles": self._packed_tiles(),
             "bits": str(roles.bits),
             "narrow": str(min(max(DTYPES[one.dtype].bits, 8) for one in self.spec.tensors.values())),
             "products": str(roles.products),
