@@ -147,8 +147,8 @@ class _Plan:
 
     def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
-        every = (*(table["decoded_once"] if self.roles.written else ()), *entry.get("when", ()))
-        texts = [one for text in every for one in self._of_each_window(text)]
+        written = (*(table["decoded_once"] if self.roles.written else ()), *entry.get("when", ()))
+        texts = [one for text in written for one in self._of_each_window(text)]
         parsed = [parse_expression(self._in_dims(text, table.get("let", {}))) for text in texts]
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]
 
