@@ -44,12 +44,15 @@ def cells(fragment: Fragment, dims: tuple[str, str], extents: tuple[int, int], l
 @pytest.mark.parametrize(("machine", "row"), ROWS)
 def test_every_element_is_held(machine: Machine, row: MatrixInstruction) -> None:
     held = cells(row.acc, ("m", "n"), (row.m, row.n), row.lanes)
-    assert (held == 1).all(), "an accumulator element lives in exactly one register"
+    holders = row.lanes if row.adds_across else 1
+    assert (held == holders).all(), (
+        "an accumulator element lives in exactly one register, or every lane has a part of it"
+    )
     for fragment, dims, extent in ((row.a, ("m", "k"), row.m), (row.b, ("n", "k"), row.n)):
         held = cells(fragment, dims, (extent, row.k), row.lanes)
         copies = row.lanes * fragment.layout.elements // (extent * row.k)
         assert (held == copies).all(), "replicated evenly"
-        replicated = row.emit.startswith("fma") or fragment.from_shared
+        replicated = row.emit.startswith("fma") or row.adds_across or fragment.from_shared
         assert copies == 1 or replicated
     assert row.lanes % machine.lanes == 0
 

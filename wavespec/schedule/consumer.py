@@ -215,7 +215,8 @@ class Consumer:
                 place = places[-1] if is_early else next(used, end)
                 behind[place] += self._release_by_all(ring, ring.index(ring.step))
                 continue
-            first = 0 if ring is rings[0] else max(n for n in range(places[0]) if ops[n].is_(MMA_FENCE))
+            fences = (n for n in range(places[0]) if ops[n].is_(MMA_FENCE))
+            first = 0 if ring is rings[0] else max(fences, default=0)  # lanes may read it in front of all products
             done = (n for n, op in enumerate(ops) if op.is_(MMA_WAIT) and n > places[-1])
             before[first].append(_full(ring))
             behind[end if ring is rings[-1] else next(done)].append(self._release(ring, ring.index(ring.step)))

@@ -144,12 +144,12 @@ def spec_with_override(spec: KernelSpec, override: Override) -> KernelSpec:
 
 
 def spec_as_on(spec: KernelSpec, target: str) -> KernelSpec:
-    """The whole spec with the parameters that it has on `target`, for that alone: what a call of any case is to compute
-    there.  With these, what others replace need not be right."""
+    """The whole spec with the parameters and constraints that it has on `target`, for that alone: what a call of any
+    case is to compute there.  With these, what others replace need not be right."""
     override, name = override_of(spec, target), target_of(target)
     if override is None:
         return spec
-    own = spec_with_override(spec, Override(params=override.params))
+    own = spec_with_override(spec, Override(params=override.params, constraints=override.constraints))
     return own.model_copy(update={"targets": {name: override}, "only": (name,)})
 
 
