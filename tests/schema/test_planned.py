@@ -11,7 +11,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.schema.builder import KernelBuilder
 from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.constraints import Hardware, Tiling, Workgroup
-from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.language.models import Case, KernelSpec, Schedule, TargetOverride
 from wavespec.schema.load import loads
 from wavespec.schema.plans.roles import Kind, Roles, roles_of
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
@@ -434,7 +434,7 @@ def test_a_mask_of_steps_does_not_make_rows_of_them() -> None:
 
 
 def test_few_rows_of_f32_are_multiplied_by_lanes_unless_the_spec_names_what_multiplies() -> None:
-    def instructions(constraints: str) -> set[str | None]:
+    def planned_for(constraints: str) -> TargetOverride:
         text = (
             f"{HEAD}dims: {{M: {{max: 2}}, N: {{}}, K: {{}}}}\nconstraints: [{constraints}]\n"
             "tensors:\n  a: {shape: [M, K], dtype: f32}\n  b: {shape: [N, K], dtype: f32}\n"
@@ -444,12 +444,17 @@ def test_few_rows_of_f32_are_multiplied_by_lanes_unless_the_spec_names_what_mult
             "body: [a_tile: {read: a}, b_tile: {read: b}, acc: {mma: [a_tile, b_tile, acc]}]}\n"
             "  - {write: steps.acc, to: c}\n"
         )
-        override = loads(text, "few.wave.yaml").targets["sm_90"]
-        every = [one for case in override.cases for one in case.constraints or ()]
-        return {one.settings.mma for one in every if isinstance(one, Hardware)}
+        return loads(text, "few.wave.yaml").targets["sm_90"]
 
-    assert "lanes" in instructions("")
-    assert "lanes" not in instructions("{hardware: {mma: fma_sums_f32_16x32x4}}")
+    def instruction(case: Case) -> set[str | None]:
+        return {one.settings.mma for one in case.constraints or () if isinstance(one, Hardware)}
+
+    few = planned_for("").cases[0]
+    assert instruction(few) == {"lanes"}
+    assert {one.space for one in few.tensors.values()} == {"global"}, "lanes read each number once"
+    assert few.schedule == Schedule(), "that of the target is for what is staged"
+    named = planned_for("{hardware: {mma: fma_sums_f32_16x32x4}}")
+    assert all("lanes" not in instruction(case) for case in named.cases)
 
 
 WINDOWS = (

@@ -26,7 +26,7 @@ from wavespec.schema.language.constraints import (
 )
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression, Num
-from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
+from wavespec.schema.language.models import Case, KernelSpec, Space, TargetOverride
 from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
 from wavespec.schema.plans.tiles import Tiles, tiles_of
@@ -101,8 +101,11 @@ class _Plan:
         said |= {"schedule": schedule} if schedule else {}
         with_cases = "cases" not in said and not schedule
         *few, (_, _, rest) = self._taken(self._plans(table, with_cases=with_cases), table, with_cases=with_cases)
-        cases = (Case.model_validate({"when": when, **plan._override(entry, limits)}) for when, plan, entry in few)
         override = TargetOverride.model_validate(self._override(rest, limits))
+        none: dict[str, Any] = {"schedule": {}} if override.schedule else {}  # without one a case has its target's
+        cases = (
+            Case.model_validate({"when": when, **none, **plan._override(entry, limits)}) for when, plan, entry in few
+        )
         both = {name: {**getattr(override, name), **said[name]} for name in ("params", "tensors") if name in said}
         return override.model_copy(update={"cases": tuple(cases), **said, **both})
 
@@ -166,15 +169,15 @@ class _Plan:
         found: dict[str, Any] = {
             "params": {name: parse_expression(str(number)) for name, number in tiles.params.items()},
             "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),
-            "tensors": {name: {"space": "shared"} for name in self._staged(entry)},
+            "tensors": {name: {"space": space} for name, space in self._spaces(entry).items()},
         }
         schedule = {**(tiles.schedule or {}), **({"materialize": self.roles.written} if self.roles.written else {})}
         return {**found, "schedule": schedule} if schedule else found
 
-    def _staged(self, entry: _Entry) -> list[str]:
-        """Operands that the spec leaves where they are, where the table stages them."""
-        names = self.roles.operands if entry.get("staged", True) else ()
-        return [name for name in names if self.spec.tensors[name].space == "global"]
+    def _spaces(self, entry: _Entry) -> dict[str, Space]:
+        """Where operands are that the spec leaves open: all of them, since cases have what their target has."""
+        space: Space = "shared" if entry.get("staged", True) else "global"
+        return {name: space for name in self.roles.operands if self.spec.tensors[name].space == "global"}
 
     def _own_constraints(self, entry: _Entry, tiles: Tiles) -> Iterator[AnyConstraint]:
         """What the spec says, with the entry's matrix instruction and neighbours of a lane where those are open."""
