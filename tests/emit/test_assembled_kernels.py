@@ -61,7 +61,7 @@ SPILLS = {
     "softmax": {16: 32},
     "softmax_bf16": {4: 48},
     "softmax_f16": {4: 48},
-    "sparsemax": {0: 16},
+    "sparsemax": {4: 8, 5: 16, 9: 52},
 }
 """Bytes, by the case; of f16 those of bf16, unless it has its own.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
 tiles gives way to the sums of one, loaded once a tile, never in a step, but for two places of biases of heads of 64; places of rows that the copies of keys and of
