@@ -84,7 +84,8 @@ def test_sums_are_as_exact_as_those_of_many_chains(name: str) -> None:
     rows, columns, depth = sizes_of(case)[0]
     a, b = drawn("normal", rows, depth), drawn("normal", columns, depth)
     exact = a.astype(np.float64) @ b.T.astype(np.float64)
-    assert error(product(lower(case.spec, machine), machine, a, b), exact) <= 1.5 * error(by_chains(a, b), exact)
+    # Of a few numbers that are drawn, the largest error: one chain has three to eight times that.
+    assert error(product(lower(case.spec, machine), machine, a, b), exact) <= 2.5 * error(by_chains(a, b), exact)
 
 
 @pytest.mark.parametrize(("dtype", "sums"), [("f64", "f64"), ("f16", "f32")])

@@ -78,7 +78,7 @@ def test_three_products_err_at_most_twice_as_much_as_multiply_adds(name: str) ->
     ("dropped", "kind"), [("mma_wait", "unwaited-product"), ("fence_async", "unfenced"), ("barrier", "race")]
 )
 def test_what_orders_the_low_part_is_needed(dropped: str, kind: str) -> None:
-    kernel = lower(BY_UNIT["gemm_f32-3"], HOPPER)
+    kernel = lower(BY_UNIT["gemm_f32-8"], HOPPER)
     first = {"mma_wait": 0, "fence_async": 0, "barrier": 1}[dropped]
     loop = next(op for op in kernel.walk() if op.is_(FOR) and any(one.is_(MMA_WAIT) for one in op.body.ops))
     gone = [op for op in loop.body.ops if op.name == dropped][first]
@@ -88,7 +88,7 @@ def test_what_orders_the_low_part_is_needed(dropped: str, kind: str) -> None:
         used = tuple(names.get(value.name, value) for value in op.operands)
         return () if op is gone else (replace(op, operands=used) if used != op.operands else op,)
 
-    a, b = factors("whole", "gemm_f32-3")
+    a, b = factors("whole", "gemm_f32-8")
     broken = replace(kernel, body=rewrite(kernel.body, change))
     report = simulate(broken, HOPPER, {"a": a, "b": b}, SIZES)
     assert any(kind in found for found in report.kinds()), report.kinds()
