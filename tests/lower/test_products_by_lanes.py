@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kernels import SPECS
+from wavespec.ir.declarations import Group
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.thread_ops import ELEMENTWISE, FOR
 from wavespec.ir.tile_ops import CAST, JOIN, MMA, REDUCE
@@ -46,8 +47,8 @@ def lowered(dtype: str = "f32", sums: str = "f32", after: str | None = None) -> 
     return lower(spec, HOPPER, after=after) if after else lower(spec, HOPPER)
 
 
-def only(kernel: Kernel, kind: object) -> Op:
-    (op,) = (op for op in kernel.walk() if op.is_(kind))  # type: ignore[arg-type]
+def only(kernel: Kernel, kind: Group) -> Op:
+    (op,) = (op for op in kernel.walk() if op.is_(kind))
     return op
 
 
