@@ -41,12 +41,16 @@ class CpuLauncher:
         else:
             self._workgroups.run(plan, places)
 
-    def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], object]:
-        """The launch on memory at these addresses; one that needs memory of its own is left to `launch`."""
+    def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[..., object]:
+        """The launch on memory at these addresses; one that needs memory of its own is left to `launch`.
+
+        What torch made starts at a multiple of 64 bytes (`c10/core/alignment.h`).
+        """
         places = _places(addresses, plan)
-        if plan.scratch_bytes or not _are_aligned(places):
+        made = len(self._is_written) - len(places)
+        if plan.scratch_bytes or not _are_aligned(places) or any(plan.starts[len(places) :]):
             return launch_nothing
-        return self._workgroups.bind(plan, places)
+        return self._workgroups.bind(plan, places, made)
 
     @torch.inference_mode()  # what autograd thinks of tensors is for callers to ask, before the kernel runs
     def _launch_with_copies(self, tensors: Sequence[Tensor], places: tuple[int, ...], plan: LaunchPlan) -> None:

@@ -38,7 +38,7 @@ _current_gpu: Final[Callable[[], int]] = getattr(torch._C, "_cuda_getDevice", la
 _current_stream: Final[Callable[[int], int]] = getattr(torch._C, "_cuda_getCurrentRawStream", int)  # pyright: ignore
 _count_write: Final[Callable[[Sequence[Tensor]], None]] = torch._C._increment_version  # pyright: ignore
 
-_Launches = dict[int | tuple[int, ...], Callable[[], object]]
+_Launches = dict[int | tuple[int, ...], Callable[..., object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class _Known:
     stream: Callable[[], int]
     """The queue of a GPU that is the current one."""
     launches: _Launches = field(default_factory=_Launches)
-    """By the stream, words of scalars, and addresses of new tensors, where there are some."""
+    """By the stream, words of scalars, and addresses of new tensors of a GPU, where there are some."""
 
 
 _KnownCalls = dict[tuple[int, ...], _Known]
@@ -80,13 +80,16 @@ class DirectCalls:
         outputs = tuple(starmap(call.empty, call.results))
         for number in call.zeroed:
             outputs[number].zero_()
-        tensors = (*inputs, *outputs)
-        if call.gpu is not None:
-            key = (known.stream(), *words, *map(_address, outputs))
-            if (known.launches.get(key) or self._bind(known, key, tensors, words))():
-                _launch(call, tensors, words)
-        elif call.launcher is not None:  # New memory of a CPU is seldom where it was, that of a GPU comes from a cache.
-            _launch(call, tensors, words)
+        made = tuple(map(_address, outputs))
+        if call.gpu is None:  # New memory of a CPU is seldom where it was, that of a GPU comes from a cache.
+            launch = known.launches.get(words) or self._bind(known, words, inputs, words)
+            launches_nothing = launch(*made)
+        else:
+            key = (known.stream(), *words, *made)
+            launch = known.launches.get(key) or self._bind(known, key, (*inputs, *outputs), words)
+            launches_nothing = launch()
+        if launches_nothing:
+            _launch(call, (*inputs, *outputs), words)
         if call.updates:
             _count_write([inputs[number] for number in call.updates])
         return outputs[0] if len(outputs) == 1 else outputs
@@ -159,12 +162,12 @@ class DirectCalls:
 
     def _bind(
         self, known: _Known, key: int | tuple[int, ...], tensors: tuple[Tensor, ...], words: tuple[int, ...]
-    ) -> Callable[[], object]:
+    ) -> Callable[..., object]:
         call = known.call
         if len(known.launches) >= _LAUNCHES_KEPT:
             known.launches.clear()
         addresses, plan = tuple(map(_address, tensors)), call.plan_with(words)
-        launch = int if call.launcher is None else call.launcher.bind(addresses, plan)
+        launch = _none if call.launcher is None else call.launcher.bind(addresses, plan)
         known.launches[key] = launch
         return launch
 
@@ -172,6 +175,10 @@ class DirectCalls:
 def _only_default_devices() -> bool:
     """Whether the only function modes are those of a default device, which concern what makes tensors of no tensor."""
     return all(type(_function_mode(number)) is DeviceContext for number in range(_function_modes()))
+
+
+def _none(*_: int) -> None:
+    """The launch of a kernel that has nothing to do."""
 
 
 def _launch(call: Call, tensors: tuple[Tensor, ...], words: tuple[int, ...]) -> None:

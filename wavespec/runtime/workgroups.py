@@ -109,37 +109,44 @@ class Workgroups:
             MemoryError: where there is no room for the threads' stacks.
             RuntimeError: where a workgroup says that it failed.
         """
-        threads = self._threads(plan)
+        threads = 1 if _is_alone(plan) else _threads(plan)
         space = _workspace(threads, self._code.local_bytes)
         try:
             self._go(space, threads, self._said(space.address, threads, plan, addresses))
         finally:
             _free.append(space)
 
-    def bind(self, plan: LaunchPlan, addresses: tuple[int, ...]) -> Callable[[], None]:
+    def bind(self, plan: LaunchPlan, addresses: tuple[int, ...], made: int = 0) -> Callable[..., None]:
         """`run` with these arguments, for as many times as it is wanted: what threads are told is packed once for the
-        workspace that calls of one thread have all the time."""
-        last = (0, 0, b"")
+        workspace that calls of one thread have all the time.
 
-        def launch() -> None:
+        Args:
+            addresses: of the buffers; the kernel has `made` more behind them, which are other ones at each launch.
+
+        Returns:
+            The launch, which takes the addresses of the other ones.
+        """
+        is_alone, local_bytes = _is_alone(plan), self._code.local_bytes
+        pack_made, made_at = struct.Struct(f"<{made}Q").pack, _BUFFERS_AT - _CALL_AT + 8 * len(addresses)
+        behind = made_at + 8 * made
+        last = (0, 0, b"", b"")
+
+        def launch(*places: int) -> None:
             nonlocal last
-            threads = self._threads(plan)
-            space = _workspace(threads, self._code.local_bytes)
+            threads = 1 if is_alone else _threads(plan)
+            space = _workspace(threads, local_bytes)
             try:
-                base, count, said = last  # as one, since other threads may bind it anew
+                base, count, said, rest = last  # as one, since other threads may bind it anew
                 if base != space.address or count != threads:
-                    said = self._said(space.address, threads, plan, addresses)
-                    last = space.address, threads, said
-                self._go(space, threads, said)
+                    base = space.address
+                    said = self._said(base, threads, plan, (*addresses, *(0,) * made))
+                    said, rest = (said[:made_at], said[behind:]) if made else (said, b"")
+                    last = base, threads, said, rest
+                self._go(space, threads, said + pack_made(*places) + rest if made else said)
             finally:
                 _free.append(space)
 
         return launch
-
-    def _threads(self, plan: LaunchPlan) -> int:
-        if plan.workgroups == 1 or plan.points <= _ALONE or _state["forked"]:
-            return 1
-        return min(torch.get_num_threads(), plan.workgroups)
 
     def _said(self, base: int, threads: int, plan: LaunchPlan, addresses: tuple[int, ...]) -> bytes:
         """What the workspace at ``base`` has at `_CALL_AT` when its threads begin."""
@@ -173,6 +180,15 @@ class Workgroups:
                 sizes = ", ".join(f"{name} = {size}" for name, size in plan.sizes.items())
                 return ArgumentError(f"{self._name}: {sizes} needs {count} workgroups along {axis}, a CPU has {most}.")
         return RuntimeError(f"{self._name}: takes other buffers or constants than the call has.")
+
+
+def _is_alone(plan: LaunchPlan) -> bool:
+    """Whether the caller's thread computes it, however many there are."""
+    return plan.workgroups == 1 or plan.points <= _ALONE
+
+
+def _threads(plan: LaunchPlan) -> int:
+    return 1 if _state["forked"] else min(torch.get_num_threads(), plan.workgroups)
 
 
 def _workspace(threads: int, local_bytes: int) -> Workspace:
