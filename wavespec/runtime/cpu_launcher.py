@@ -6,7 +6,6 @@ IREE compiles kernels for CPUs, and lays down what their machine code takes; its
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from operator import sub
 from typing import Final
 
@@ -72,4 +71,4 @@ def _places(addresses: Sequence[int], plan: LaunchPlan) -> tuple[int, ...]:
 
 
 def _are_aligned(places: tuple[int, ...]) -> bool:
-    return not reduce(int.__or__, places, 0) % _ALIGNMENT_BYTES
+    return not any([place % _ALIGNMENT_BYTES for place in places])  # a generator takes twice as long

@@ -94,6 +94,8 @@ class Workgroups:
         self._name, self._code = name, code
         self._constants, self._buffers = constants, buffers
         self._call = struct.Struct(f"{_CALL}{buffers}Q{constants}i")
+        self._last: tuple[LaunchPlan, Callable[..., None]] | None = None
+        """The plan of an earlier call, and its launch."""
         self._constants_at = _BUFFERS_AT + 8 * buffers
         if _CALL_AT + self._call.size > _LENGTHS_AT:
             raise ArtifactError(f"{name}: no kernel for a CPU takes {constants} constants and {buffers} buffers.")
@@ -109,12 +111,10 @@ class Workgroups:
             MemoryError: where there is no room for the threads' stacks.
             RuntimeError: where a workgroup says that it failed.
         """
-        threads = 1 if _is_alone(plan) else _threads(plan)
-        space = _workspace(threads, self._code.local_bytes)
-        try:
-            self._go(space, threads, self._said(space.address, threads, plan, addresses))
-        finally:
-            _free.append(space)
+        last = self._last
+        if last is None or last[0] is not plan:
+            last = self._last = plan, self.bind(plan, (), len(addresses))
+        last[1](*addresses)
 
     def bind(self, plan: LaunchPlan, addresses: tuple[int, ...], made: int = 0) -> Callable[..., None]:
         """`run` with these arguments, for as many times as it is wanted: what threads are told is packed once for the
@@ -126,9 +126,10 @@ class Workgroups:
         Returns:
             The launch, which takes the addresses of the other ones.
         """
-        is_alone, local_bytes = _is_alone(plan), self._code.local_bytes
-        pack_made, made_at = struct.Struct(f"<{made}Q").pack, _BUFFERS_AT - _CALL_AT + 8 * len(addresses)
-        behind = made_at + 8 * made
+        entry, is_alone, local_bytes = _entry(), _is_alone(plan), self._code.local_bytes
+        body, region, region_body, status_of = entry.body, entry.region, entry.address, _STATUS.unpack_from
+        made_at, end = _BUFFERS_AT - _CALL_AT + 8 * len(addresses), _CALL_AT + self._call.size
+        pack_made = struct.Struct(f"<{made}Q").pack if made else None
         last = (0, 0, b"", b"")
 
         def launch(*places: int) -> None:
@@ -136,15 +137,22 @@ class Workgroups:
             threads = 1 if is_alone else _threads(plan)
             space = _workspace(threads, local_bytes)
             try:
+                address, memory = space.address, space.memory
                 base, count, said, rest = last  # as one, since other threads may bind it anew
-                if base != space.address or count != threads:
-                    base = space.address
-                    said = self._said(base, threads, plan, (*addresses, *(0,) * made))
-                    said, rest = (said[:made_at], said[behind:]) if made else (said, b"")
-                    last = base, threads, said, rest
-                self._go(space, threads, said + pack_made(*places) + rest if made else said)
+                if base != address or count != threads:
+                    said = self._said(address, threads, plan, (*addresses, *(0,) * made))
+                    said, rest = (said[:made_at], said[made_at + 8 * made :]) if made else (said, b"")
+                    last = address, threads, said, rest
+                memory[_CALL_AT:end] = said if pack_made is None else said + pack_made(*places) + rest
+                if threads == 1:
+                    body(address)
+                else:
+                    region(region_body, address, threads, 0)
+                (status,) = status_of(memory, _STATUS_AT)
             finally:
                 _free.append(space)
+            if status:
+                raise RuntimeError(f"{self._name}: a workgroup ended with status {status}.")
 
         return launch
 
@@ -162,17 +170,6 @@ class Workgroups:
         except struct.error:
             raise self._beyond(plan) from None
         # fmt: on
-
-    def _go(self, space: Workspace, threads: int, said: bytes) -> None:
-        entry = _entry()
-        space.memory[_CALL_AT : _CALL_AT + len(said)] = said
-        if threads == 1:
-            entry.body(space.address)
-        else:
-            entry.region(entry.address, space.address, threads, 0)
-        (status,) = _STATUS.unpack_from(space.memory, _STATUS_AT)
-        if status:
-            raise RuntimeError(f"{self._name}: a workgroup ended with status {status}.")
 
     def _beyond(self, plan: LaunchPlan) -> Exception:
         for axis, count, most in zip("xyz", plan.grid, _MOST, strict=True):
