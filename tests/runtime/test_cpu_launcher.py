@@ -176,6 +176,31 @@ def test_bound_launches_follow_the_number_of_threads_and_the_workspace(
     assert sorted(seen) == [0, 1, 2] and first
 
 
+@pytest.mark.parametrize("bound", [0, 1, 3])
+def test_launches_get_the_addresses_that_are_not_bound(bound: int) -> None:
+    """Those of new tensors are others at each launch; constants stand behind them."""
+    seen: list[tuple[int, ...]] = []
+
+    def look(environment: int, dispatch: int, workgroup: int) -> int:
+        constants, buffers = struct.unpack("<2Q", ctypes.string_at(dispatch + 24, 16))
+        seen.append(struct.unpack("<3Q2i", ctypes.string_at(buffers, 24) + ctypes.string_at(constants, 8)))
+        return 0
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(look)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address
+    groups = module.Workgroups("look", LoadedCode(address, 4096, mmap.mmap(-1, 1)), 2, 3)
+    plan, places = LaunchPlan({}, (7, -8), (), (1, 1, 1), 1, 1, ()), (64, 128, 192)
+    launch = groups.bind(plan, places[:bound], 3 - bound)
+    for shift in (0, 4096, 0):
+        launch(*(place + shift for place in places[bound:]))
+        assert seen.pop() == (*places[:bound], *(place + shift for place in places[bound:]), 7, -8)
+    other = replace(plan, constants=(9, 10))
+    for one in (plan, other, plan):
+        groups.run(one, places)
+        assert seen.pop() == (*places, *one.constants)
+
+
 def test_calls_at_once_have_a_workspace_each() -> None:
     """In the end there are as many as there were calls at a time, for all later ones."""
     wrong: list[int] = []

@@ -202,6 +202,26 @@ def test_wrappers_take_scalars_by_name(addmm: ModuleType) -> None:
 
 
 @pytest.mark.compiles
+def test_numbers_of_a_known_call_are_not_those_of_the_last_one(addmm: ModuleType) -> None:
+    """Equal ones may be other ones: 0.0 and -0.0, True and 1; and the same object may be followed by another."""
+    function, (a, b, c), out = addmm.addmm_of_test, _operands(), torch.empty(3, 5)
+    kept = 3.0
+    function(a, b, c, out=out), function(a, b, c)
+    for alpha in (kept, kept, 2.0, kept, 1.0, 1, kept, 0.0, kept):
+        right = torch.full((3, 5), 1.0 + 8 * alpha)
+        assert torch.equal(function(a, b, c, beta=1.0, alpha=alpha), right)
+        function(a, b, c, beta=1.0, alpha=alpha, out=out)
+        assert torch.equal(out, right)
+    negative = -torch.zeros(3, 5)  # -0.0 + -0.0 alone is below zero
+    for beta in (1.0, -1.0, 1.0):
+        assert function(a * 0, b, negative, beta=beta, alpha=-0.0).signbit().all() == (beta == 1.0)
+    for alpha in (0.0, -0.0, 0.0, 0.0, -0.0):
+        assert function(a * 0, b, negative, beta=1.0, alpha=alpha).signbit().all() == (str(alpha) == "-0.0")
+    with pytest.raises(ArgumentTypeError, match="'alpha' is of type bool"):
+        function(a, b, c, beta=1.0, alpha=True)
+
+
+@pytest.mark.compiles
 def test_operators_have_scalars_in_their_schema(addmm: ModuleType) -> None:
     operator, tensors = addmm._addmm_of_test_op, _operands()
     assert str(operator._schema).endswith("(Tensor a, Tensor b, Tensor c, float beta=1., float alpha=1.) -> Tensor")

@@ -371,7 +371,7 @@ def test_short_rows_and_whole_dims_have_short_tiles_on_cpus() -> None:
     tensors = "tensors: {x: {shape: [M, N], dtype: f32}, y: {shape: [M, N], dtype: f32, role: output}}\n"
     spec = loads(f"{HEAD}dims: {{M: {{}}, N: {{}}}}\n{tensors}graph:\n{graph}")
     assert tiles(spec, "cpu", M=9, N=64)["N"] == 64
-    assert tiles(spec, "cpu", M=9, N=1000)["N"] == 256
+    assert tiles(spec, "cpu", M=9, N=1000)["N"] == 1024
     graph = "  - a: {read: x}\n  - t: {max: a, dim: N}\n  - b: a - t\n  - {write: b, to: y}\n"
     spec = loads(f"{HEAD}dims: {{M: {{}}, N: {{max: 256}}}}\n{tensors}graph:\n{graph}")
     assert [tiles(spec, "cpu", M=9, N=size)["N"] for size in (2, 9, 64, 200)] == [256, 16, 64, 256]

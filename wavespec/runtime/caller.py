@@ -47,15 +47,16 @@ class Launcher(Protocol):
         """Run on inputs then outputs, of the sizes and strides of `plan`, their memory at `addresses`."""
         ...
 
-    def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], object]:
+    def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[..., object]:
         """The launch on memory at these addresses (and on the current stream), to be made as often as it is wanted.
 
-        It returns something true where it launched nothing: then `launch` does, or says why not.
+        On a CPU `addresses` may be those of the inputs alone: each launch gets those of the outputs, which torch just
+        made.  It returns something true where it launched nothing: then `launch` does, or says why not.
         """
         ...
 
 
-def launch_nothing() -> bool:
+def launch_nothing(*_: int) -> bool:
     """What `Launcher.bind` gives where only `launch` can run the kernel."""
     return True
 

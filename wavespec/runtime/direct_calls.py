@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import starmap
+from operator import is_
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
@@ -38,10 +39,10 @@ _current_gpu: Final[Callable[[], int]] = getattr(torch._C, "_cuda_getDevice", la
 _current_stream: Final[Callable[[int], int]] = getattr(torch._C, "_cuda_getCurrentRawStream", int)  # pyright: ignore
 _count_write: Final[Callable[[Sequence[Tensor]], None]] = torch._C._increment_version  # pyright: ignore
 
-_Launches = dict[int | tuple[int, ...], Callable[[], object]]
+_Launches = dict[tuple[int, ...], Callable[..., object]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Known:
     """A call with tensors that were checked, at one place."""
 
@@ -52,10 +53,12 @@ class _Known:
     """What has to be so besides; mostly there is nothing."""
     others: _Known | None
     """A call with other tensors at the same place."""
-    stream: Callable[[], int]
+    stream: Callable[[], int] | None
     """The queue of a GPU that is the current one."""
     launches: _Launches = field(default_factory=_Launches)
-    """By the stream, words of scalars, and addresses of new tensors, where there are some."""
+    """By the stream of a GPU, words of scalars, and addresses of new tensors of a GPU, where there are some."""
+    words: tuple[tuple[Passed, ...], tuple[int, ...]] = ((), ())
+    """Of the scalars of an earlier call, these first."""
 
 
 _KnownCalls = dict[tuple[int, ...], _Known]
@@ -69,58 +72,59 @@ class DirectCalls:
         self._inputs = inputs
         self._read: _KnownCalls = {}
         self._written: _KnownCalls = {}
+        self._scalars: tuple[Passed, ...] = ()
+        """Of an earlier call, of Python's own types."""
 
     def new(self, *inputs: Tensor, scalars: tuple[Passed, ...] = ()) -> Any:
         """Run into new tensors, as `Caller.new` does; None where the call has to go the long way."""
-        known = self._find(self._read, inputs, scalars)
+        numbers = self._kept(scalars) if scalars else ()
+        known = self._find(self._read, inputs, numbers)
         if known is None:
             return None
         call = known.call
-        words = self._caller.scalars.words(scalars, call.plan.sizes) if scalars else ()
+        words = self._words(known, numbers) if numbers else ()
         outputs = tuple(starmap(call.empty, call.results))
         for number in call.zeroed:
             outputs[number].zero_()
-        tensors = (*inputs, *outputs)
-        if call.gpu is not None:
-            key = (known.stream(), *words, *map(_address, outputs))
-            if (known.launches.get(key) or self._bind(known, key, tensors, words))():
-                _launch(call, tensors, words)
-        elif call.launcher is not None:  # New memory of a CPU is seldom where it was, that of a GPU comes from a cache.
-            _launch(call, tensors, words)
+        made = tuple(map(_address, outputs))
+        if known.stream is None:  # New memory of a CPU is seldom where it was, that of a GPU comes from a cache.
+            launches_nothing = (known.launches.get(words) or self._bind(known, words, inputs, words))(*made)
+        else:
+            key = (known.stream(), *words, *made)
+            launches_nothing = (known.launches.get(key) or self._bind(known, key, (*inputs, *outputs), words))()
+        if launches_nothing:
+            _launch(call, (*inputs, *outputs), words)
         if call.updates:
             _count_write([inputs[number] for number in call.updates])
         return outputs[0] if len(outputs) == 1 else outputs
 
     def write(self, *tensors: Tensor, scalars: tuple[Passed, ...] = ()) -> bool:
         """Run on inputs, then outputs, as `Caller.write` does; False where the call has to go the long way."""
-        known = self._find(self._written, tensors, scalars)
+        numbers = self._kept(scalars) if scalars else ()
+        known = self._find(self._written, tensors, numbers)
         if known is None:
             return False
-        words, key = (), known.stream()
-        if scalars:
-            words = self._caller.scalars.words(scalars, known.call.plan.sizes)
-            key = (key, *words)
+        key = words = self._words(known, numbers) if numbers else ()
+        if known.stream is not None:
+            key = (known.stream(), *words)
         if (known.launches.get(key) or self._bind(known, key, tensors, words))():
             _launch(known.call, tensors, words)
         written, updates = tensors[self._inputs :], known.call.updates
         _count_write((*(tensors[number] for number in updates), *written) if updates else written)
         return True
 
-    def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...], scalars: tuple[Passed, ...]) -> _Known | None:
+    def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...], scalars: tuple[Passed, ...] | None) -> _Known | None:
         modes = _dispatch_modes() or (_function_modes() and not _only_default_devices())
-        if modes or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
+        if scalars is None or modes or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
             return None
         place: list[int] = []
         if scalars:
-            if self._caller.scalars.is_symbolic(scalars):
-                return None
             place += self._caller.scalars.shaping(scalars)
         try:
             for one in tensors:
-                if type(one) not in PLAIN_TYPES:
+                if type(one) not in PLAIN_TYPES or one.is_nested:  # The guard would end the process over a nested one.
                     return None
-                # The guard would end the process over a nested tensor.
-                place += one.data_ptr(), one.storage_offset(), len(one.untyped_storage()), one.is_nested
+                place += one.data_ptr(), one.storage_offset(), len(one.untyped_storage())
         except RuntimeError:  # A tensor without a storage.
             return None
         known = calls.get(tuple(place))
@@ -133,6 +137,27 @@ class DirectCalls:
             if not is_met():
                 return None
         return known
+
+    def _kept(self, scalars: tuple[Passed, ...]) -> tuple[Passed, ...] | None:
+        """The numbers as the tuple of an earlier call where they are the same objects, as literals and defaults are;
+        None where torch traces one. To be equal is not enough: 0.0 is equal to -0.0, and 1 to True."""
+        last, numbers = self._scalars, self._caller.scalars
+        if len(scalars) == len(last) and all(map(is_, scalars, last)):
+            return last
+        if numbers.is_symbolic(scalars):
+            return None
+        if numbers.are_exact(scalars):
+            self._scalars = scalars
+        return scalars
+
+    def _words(self, known: _Known, scalars: tuple[Passed, ...]) -> tuple[int, ...]:
+        """What the kernel gets for the numbers."""
+        of, words = known.words  # as one, since other threads may write it
+        if of is not scalars:
+            words = self._caller.scalars.words(scalars, known.call.plan.sizes)
+            if scalars is self._scalars:
+                known.words = scalars, words
+        return words
 
     def _learn(
         self, calls: _KnownCalls, place: tuple[int, ...], tensors: tuple[Tensor, ...], scalars: tuple[Passed, ...]
@@ -152,19 +177,19 @@ class DirectCalls:
         if call.gpu is not None and torch.cuda.device_count() > 1:  # To ask costs 0.4 µs.
             conditions.append(lambda: _current_gpu() == call.gpu)
         guard: Any = _guard_of(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        stream = int if call.gpu is None else partial(_current_stream, call.gpu)
+        stream = None if call.gpu is None else partial(_current_stream, call.gpu)
         others = _first(calls.get(place), _KEPT_AT_ONE_PLACE - 1)
         known = calls[place] = _Known(guard.check, call, tuple(conditions), others, stream)
         return known
 
     def _bind(
-        self, known: _Known, key: int | tuple[int, ...], tensors: tuple[Tensor, ...], words: tuple[int, ...]
-    ) -> Callable[[], object]:
+        self, known: _Known, key: tuple[int, ...], tensors: tuple[Tensor, ...], words: tuple[int, ...]
+    ) -> Callable[..., object]:
         call = known.call
         if len(known.launches) >= _LAUNCHES_KEPT:
             known.launches.clear()
         addresses, plan = tuple(map(_address, tensors)), call.plan_with(words)
-        launch = int if call.launcher is None else call.launcher.bind(addresses, plan)
+        launch = _none if call.launcher is None else call.launcher.bind(addresses, plan)
         known.launches[key] = launch
         return launch
 
@@ -172,6 +197,10 @@ class DirectCalls:
 def _only_default_devices() -> bool:
     """Whether the only function modes are those of a default device, which concern what makes tensors of no tensor."""
     return all(type(_function_mode(number)) is DeviceContext for number in range(_function_modes()))
+
+
+def _none(*_: int) -> None:
+    """The launch of a kernel that has nothing to do."""
 
 
 def _launch(call: Call, tensors: tuple[Tensor, ...], words: tuple[int, ...]) -> None:

@@ -164,6 +164,8 @@ class IreeLauncher:
     def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], bool]:
         """The launch, with what IREE needs of the memory made once; it holds no memory that tensors have."""
         starts, sizes = plan.starts or (0,) * len(addresses), plan.tensor_bytes(self._artifact.tensors)
+        if len(addresses) < len(sizes):
+            return launch_nothing  # lists of arguments are not changed
         movable = any(place % _IMPORT_ALIGNMENT_BYTES for place in map(sub, addresses, starts))
         if movable or plan.scratch_bytes or self._hip_device is not None or _state["forked"]:
             return launch_nothing

@@ -105,6 +105,10 @@ class ScalarArguments:
             self._refuse_default(found.index(None), sizes)
         return cast("tuple[Number, ...]", found)
 
+    def are_exact(self, values: tuple[Any, ...]) -> bool:
+        """Whether they are of Python's own types, which never change, as `__call__` gives them."""
+        return tuple(map(type, values)) in (self._types, self._left_out)
+
     def is_symbolic(self, values: tuple[Any, ...]) -> bool:
         """Whether torch traces one of the numbers, which has no value yet."""
         return tuple(map(type, values)) != self._types and any(isinstance(value, _SYMBOLIC) for value in values)

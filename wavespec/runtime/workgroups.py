@@ -94,6 +94,8 @@ class Workgroups:
         self._name, self._code = name, code
         self._constants, self._buffers = constants, buffers
         self._call = struct.Struct(f"{_CALL}{buffers}Q{constants}i")
+        self._last: tuple[LaunchPlan, Callable[..., None]] | None = None
+        """The plan of an earlier call, and its launch."""
         self._constants_at = _BUFFERS_AT + 8 * buffers
         if _CALL_AT + self._call.size > _LENGTHS_AT:
             raise ArtifactError(f"{name}: no kernel for a CPU takes {constants} constants and {buffers} buffers.")
@@ -109,37 +111,50 @@ class Workgroups:
             MemoryError: where there is no room for the threads' stacks.
             RuntimeError: where a workgroup says that it failed.
         """
-        threads = self._threads(plan)
-        space = _workspace(threads, self._code.local_bytes)
-        try:
-            self._go(space, threads, self._said(space.address, threads, plan, addresses))
-        finally:
-            _free.append(space)
+        last = self._last
+        if last is None or last[0] is not plan:
+            last = self._last = plan, self.bind(plan, (), len(addresses))
+        last[1](*addresses)
 
-    def bind(self, plan: LaunchPlan, addresses: tuple[int, ...]) -> Callable[[], None]:
+    def bind(self, plan: LaunchPlan, addresses: tuple[int, ...], made: int = 0) -> Callable[..., None]:
         """`run` with these arguments, for as many times as it is wanted: what threads are told is packed once for the
-        workspace that calls of one thread have all the time."""
-        last = (0, 0, b"")
+        workspace that calls of one thread have all the time.
 
-        def launch() -> None:
+        Args:
+            addresses: of the buffers; the kernel has `made` more behind them, which are other ones at each launch.
+
+        Returns:
+            The launch, which takes the addresses of the other ones.
+        """
+        entry, is_alone, local_bytes = _entry(), _is_alone(plan), self._code.local_bytes
+        body, region, region_body, status_of = entry.body, entry.region, entry.address, _STATUS.unpack_from
+        made_at, end = _BUFFERS_AT - _CALL_AT + 8 * len(addresses), _CALL_AT + self._call.size
+        pack_made = struct.Struct(f"<{made}Q").pack if made else None
+        last = (0, 0, b"", b"")
+
+        def launch(*places: int) -> None:
             nonlocal last
-            threads = self._threads(plan)
-            space = _workspace(threads, self._code.local_bytes)
+            threads = 1 if is_alone else _threads(plan)
+            space = _workspace(threads, local_bytes)
             try:
-                base, count, said = last  # as one, since other threads may bind it anew
-                if base != space.address or count != threads:
-                    said = self._said(space.address, threads, plan, addresses)
-                    last = space.address, threads, said
-                self._go(space, threads, said)
+                address, memory = space.address, space.memory
+                base, count, said, rest = last  # as one, since other threads may bind it anew
+                if base != address or count != threads:
+                    said = self._said(address, threads, plan, (*addresses, *(0,) * made))
+                    said, rest = (said[:made_at], said[made_at + 8 * made :]) if made else (said, b"")
+                    last = address, threads, said, rest
+                memory[_CALL_AT:end] = said if pack_made is None else said + pack_made(*places) + rest
+                if threads == 1:
+                    body(address)
+                else:
+                    region(region_body, address, threads, 0)
+                (status,) = status_of(memory, _STATUS_AT)
             finally:
                 _free.append(space)
+            if status:
+                raise RuntimeError(f"{self._name}: a workgroup ended with status {status}.")
 
         return launch
-
-    def _threads(self, plan: LaunchPlan) -> int:
-        if plan.workgroups == 1 or plan.points <= _ALONE or _state["forked"]:
-            return 1
-        return min(torch.get_num_threads(), plan.workgroups)
 
     def _said(self, base: int, threads: int, plan: LaunchPlan, addresses: tuple[int, ...]) -> bytes:
         """What the workspace at ``base`` has at `_CALL_AT` when its threads begin."""
@@ -156,23 +171,21 @@ class Workgroups:
             raise self._beyond(plan) from None
         # fmt: on
 
-    def _go(self, space: Workspace, threads: int, said: bytes) -> None:
-        entry = _entry()
-        space.memory[_CALL_AT : _CALL_AT + len(said)] = said
-        if threads == 1:
-            entry.body(space.address)
-        else:
-            entry.region(entry.address, space.address, threads, 0)
-        (status,) = _STATUS.unpack_from(space.memory, _STATUS_AT)
-        if status:
-            raise RuntimeError(f"{self._name}: a workgroup ended with status {status}.")
-
     def _beyond(self, plan: LaunchPlan) -> Exception:
         for axis, count, most in zip("xyz", plan.grid, _MOST, strict=True):
             if count > most:
                 sizes = ", ".join(f"{name} = {size}" for name, size in plan.sizes.items())
                 return ArgumentError(f"{self._name}: {sizes} needs {count} workgroups along {axis}, a CPU has {most}.")
         return RuntimeError(f"{self._name}: takes other buffers or constants than the call has.")
+
+
+def _is_alone(plan: LaunchPlan) -> bool:
+    """Whether the caller's thread computes it, however many there are."""
+    return plan.workgroups == 1 or plan.points <= _ALONE
+
+
+def _threads(plan: LaunchPlan) -> int:
+    return 1 if _state["forked"] else min(torch.get_num_threads(), plan.workgroups)
 
 
 def _workspace(threads: int, local_bytes: int) -> Workspace:
