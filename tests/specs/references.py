@@ -157,6 +157,10 @@ def max_pool2d(x: Tensor) -> list[Tensor]:
     return [F.max_pool2d(x, 3, 2, 1)]
 
 
+def conv_transpose2d(x: Tensor, w: Tensor) -> list[Tensor]:
+    return [F.conv_transpose2d(x.permute(0, 3, 1, 2), w.permute(3, 0, 1, 2), stride=2, padding=1).permute(0, 2, 3, 1)]
+
+
 def upsample_bilinear2d(x: Tensor, *, height: int, width: int) -> list[Tensor]:
     return [F.interpolate(x, (height, width), mode="bilinear")]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from wavespec.emit.indices import Indices
+from wavespec.emit.join_loads import join_loads
 from wavespec.emit.look_up_codes import look_up_codes
 from wavespec.emit.memory_to_bytes import memory_to_bytes
 from wavespec.emit.mlir_text import MlirText, indented
@@ -63,8 +64,9 @@ class Function:
     def __init__(
         self, kernel: Kernel, machine: Machine, layout: str, index_bits: int, *, bounded_waits: bool = False
     ) -> None:
-        kernel = memory_to_bytes(kernel)
-        self.kernel = look_up_codes(kernel) if machine.word_table else kernel
+        has_tables = bool(machine.word_table or machine.byte_table)
+        kernel = memory_to_bytes(join_loads(kernel) if has_tables else kernel)
+        self.kernel = look_up_codes(kernel) if has_tables else kernel
         self.machine, self.layout = machine, layout
         self.index_bits, self.bounded_waits = index_bits, bounded_waits
         self.text = MlirText(machine.most_lines)

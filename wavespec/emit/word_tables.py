@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from wavespec.emit.decoded import encoded
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
-from wavespec.emit.look_up_codes import AT_ONCE
+from wavespec.emit.look_up_codes import AT_ONCE, CODE_BITS
 from wavespec.emit.registers import Part, vector_type
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op
 
 _BESIDE = 12
 """Bits from a code to the same place in the next word."""
-_WORDS = f"vector<{AT_ONCE}xi16>"
+_TWO_CODES = 0x0F0F
+"""Bits of two codes, each in a byte of its own."""
+_WORDS, _BYTES, _HALF = f"vector<{AT_ONCE}xi16>", f"vector<{AT_ONCE}xi8>", f"vector<{AT_ONCE // 2}xi8>"
 _SIGN, _INFINITY, _NAN = 0x80, 0x7F80, 0x7FC0
 
 
@@ -24,29 +28,71 @@ class WordTables(Emitter):
         self.lanes = lanes
 
     def emit_look_up(self, op: Op) -> None:
-        """The table is there twice, so that what places have above their code does not matter: a byte and the same twelve
-        bits further up has the first code in its lower word, the second one in the other."""
         bytes_, table = op.operands
-        dtype, text, half = op.result.vector.dtype, self.text, AT_ONCE // 2
-        pairs, small = f"vector<{half}xi32>", f"vector<{half}xi8>"
+        dtype, half = op.result.vector.dtype, AT_ONCE // 2
         type_, one = vector_type(dtype, AT_ONCE), vector_type(dtype, half)
         name, twice = self.function.whole(table), [*range(half), *range(half)]
-        twin = text.op(f"vector.shuffle {name}, {name} {twice} : {one}, {one}")
-        twin = text.op(f"arith.bitcast {twin} : {type_} to {_WORDS}")
-        parts = list[Part]()
-        for part in self.function.parts(bytes_, [half] * (bytes_.vector.elements // half)):
-            low = text.op(f"arith.extui {part.name} : {small} to {pairs}")
+        twin = self.text.op(f"vector.shuffle {name}, {name} {twice} : {one}, {one}")
+        twin = self.text.op(f"arith.bitcast {twin} : {type_} to {_WORDS}")
+        find = self._words_of(twin) if self.machine.word_table else self._bytes_of(twin)
+        self.values[op.result.name] = tuple(
+            Part(self.text.op(f"arith.bitcast {find(part.name)} : {_WORDS} to {type_}"), AT_ONCE)
+            for part in self.function.parts(bytes_, [half] * (bytes_.vector.elements // half))
+        )
+
+    def _words_of(self, twin: str) -> Callable[[str], str]:
+        """The table is there twice, so that what places have above their code does not matter: a byte and the same twelve
+        bits further up has the first code in its lower word, the second one in the other."""
+        text, pairs = self.text, f"vector<{AT_ONCE // 2}xi32>"
+
+        def find(codes: str) -> str:
+            low = text.op(f"arith.extui {codes} : {_HALF} to {pairs}")
             high = text.op(f"arith.shli {low}, {text.constant(_BESIDE, pairs)} : {pairs}")
             places = text.op(f"arith.ori {low}, {high} : {pairs}")
             places = text.op(f"vector.bitcast {places} : {pairs} to {_WORDS}")
             how = f"({_WORDS}, {_WORDS}) -> {_WORDS}"
-            found = text.op(f'llvm.call_intrinsic "{self.machine.word_table}"({twin}, {places}) : {how}')
-            parts.append(Part(text.op(f"arith.bitcast {found} : {_WORDS} to {type_}"), AT_ONCE))
-        self.values[op.result.name] = tuple(parts)
+            return text.op(f'llvm.call_intrinsic "{self.machine.word_table}"({twin}, {places}) : {how}')
+
+        return find
+
+    def _bytes_of(self, twin: str) -> Callable[[str], str]:
+        """Lower and upper bytes of the words have a table each, once in each half of a register."""
+        text, pairs, count = self.text, f"vector<{AT_ONCE // 2}xi16>", AT_ONCE
+        both = f"vector<{2 * count}xi8>"
+        table = text.op(f"vector.bitcast {twin} : {_WORDS} to {both}")
+        tables = [
+            text.op(f"vector.shuffle {table}, {table} {[*range(first, 2 * count, 2)]} : {both}, {both}")
+            for first in (0, 1)
+        ]
+        quarter = count // 4
+        order = [place for start in (0, 2, 1, 3) for place in range(start * quarter, (start + 1) * quarter)]
+        inverse = [order.index(place) for place in range(count)]
+        woven = [place for one in inverse for place in (one, count + one)]
+
+        def find(codes: str) -> str:
+            low = text.op(f"arith.extui {codes} : {_HALF} to {pairs}")
+            high = text.op(f"arith.shli {low}, {text.constant(CODE_BITS, pairs)} : {pairs}")
+            places = text.op(f"arith.ori {low}, {high} : {pairs}")
+            places = text.op(f"arith.andi {places}, {text.constant(_TWO_CODES, pairs)} : {pairs}")
+            places = text.op(f"vector.bitcast {places} : {pairs} to {_BYTES}")
+            # A register weaves two others within its halves: the middle quarters change places, and are in order then.
+            places = text.op(f"vector.shuffle {places}, {places} {order} : {_BYTES}, {_BYTES}")
+            how = f"({_BYTES}, {_BYTES}) -> {_BYTES}"
+            lower, upper = (
+                text.op(f'llvm.call_intrinsic "{self.machine.byte_table}"({one}, {places}) : {how}') for one in tables
+            )
+            words = text.op(f"vector.shuffle {lower}, {upper} {woven} : {_BYTES}, {_BYTES}")
+            return text.op(f"vector.bitcast {words} : {both} to {_WORDS}")
+
+        return find
 
     def emit_cast(self, op: Op) -> None:
         (value,), after = op.operands, op.result.vector
-        if not is_in_tables(value.vector.dtype, after.dtype) or after.elements % AT_ONCE:
+        if (
+            not self.machine.word_tables
+            or not is_in_tables(value.vector.dtype, after.dtype)
+            or after.elements % AT_ONCE
+        ):
             self.lanes.emit_cast(op)
             return
         tables = _tables(value.vector.dtype)

@@ -198,6 +198,9 @@ class Machine:
     place becomes the word of the table that its last five bits number."""
     word_tables: str = ""
     """The same of one on three: a table, places, which have six bits, and the rest of the table."""
+    byte_table: str = ""
+    """How it calls one on two vectors of 32 bytes, each of two halves: each place becomes the byte
+    of its half of the table that its last four bits number. Where there is no table of words."""
     vector_bytes: int = 0
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory
