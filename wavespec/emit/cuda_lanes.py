@@ -115,13 +115,14 @@ class CudaLanes(LaneOperations):
             yield self.text.op(f"arith.cmpi ne, {byte}, {zero} : i32")
 
     def _words_of_pairs(self, value: Value, parts: Parts) -> list[str]:
-        """The words that pairs of elements came in; none where they came one by one, or several pairs at a time."""
+        """The words that pairs of elements came in; none where they came one by one."""
         if value.name in self._pairs:
             return [self._matrices[part.name] for part in self._pairs[value.name]]
-        if any(part.size != 2 for part in parts):
+        if any(part.size % 2 for part in parts):
             return []
+        pairs = self.function.parts(value, [2] * (value.vector.elements // 2))
         type_ = vector_type(value.vector.dtype, 2)
-        return [self.text.op(f"llvm.bitcast {part.name} : {type_} to i32") for part in parts]
+        return [self.text.op(f"llvm.bitcast {pair.name} : {type_} to i32") for pair in pairs]
 
     def _first_halves(self, word: str) -> tuple[str, str]:
         """Two numbers of f32, the first halves of which are in a word: as elements the assembler would take the second
