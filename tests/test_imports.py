@@ -74,7 +74,7 @@ ROOMS = {
     "ops": ("language", "ops"),
     "reading": ("reading", "language", "ops"),
     "plans": (
-        *("plans", "checking", "made_kernels", "materialize", "packed_rows", "parted_loops"),
+        *("plans", "checking", "made_kernels", "materialize", "packed_rows", "parted_loops", "split_loops"),
         *("resolve", "whole_accesses", "language", "ops"),
     ),
     "checking": ("checking", "cases", "materialize", "packed_rows", "parted_loops", "resolve", "language", "ops"),

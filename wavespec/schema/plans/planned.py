@@ -237,6 +237,8 @@ class _Plan:
             "channels": str(int(roles.columns not in roles.moved)),
             "taps": str(prod(roles.fixed.get(dim, 0) for dim in roles.steps)),
             "parted": str(int(roles.parted)),
+            "split": str(int(roles.split)),
+            "shared": f"ceildiv({roles.heads[0]}, {roles.heads[1]})" if roles.heads else "1",
             "beside": str(int(roles.beside)),
             "decoded": str(int(roles.decoded)),
             "scaled": str(int(roles.block > 0)),

@@ -36,6 +36,7 @@ from wavespec.schema.packed_rows import shared_by
 from wavespec.schema.parted_loops import may_have_parts
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
+from wavespec.schema.split_loops import may_be_split
 
 Kind = Literal["products", "attention", "rows", "ordered", "columns", "windows", "elements", "transposed"]
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
@@ -110,6 +111,8 @@ class Roles:
     """A further dim of results that windows move along."""
     moved: frozenset[str] = frozenset()
     """Dims of results that windows move along."""
+    split: bool = False
+    """Whether workgroups may share out the steps of the loop of products, and add up what they have found."""
     heads: tuple[str, str] | None = None
     """A dim of which a workgroup has one element and neighbours share what is read, and that by which they share it:
     rows of tiles may be those of all neighbours."""
@@ -262,6 +265,7 @@ class _Graph:
             steps=tuple(steps),
             alone=alone,
             heads=self._heads(row, alone) if chained and self._is_single() else None,
+            split=chained and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
             walked=tuple(dim for dim in self.loops if dim not in steps),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
