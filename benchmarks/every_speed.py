@@ -242,6 +242,9 @@ _PRODUCTS = sized(
 _FEW_PRODUCTS = sized(
     "M N K", (1, 10240, 5120), (24, 5120, 8192), (257, 4096, 1024), (1111, 2880, 2880), (3000, 5120, 5120)
 )
+_SMALL_RESULTS = sized(  # of sums of any length, and of rows that start anywhere
+    "M N K", (17, 577, 1024), (17, 1001, 2047), (33, 1001, 2047), (48, 512, 4096), (17, 64, 65536), (100, 128, 4096)
+)
 _ROWS = sized("M N", (1, 5120), (7, 5120), (257, 1024), (1500, 1280), (2048, 5120), (5000, 3584), (10000, 2880))
 _WORDS = sized("M N", (1, 151936), (8, 151936), (300, 151936), (512, 256000), (3000, 32064))
 _HEADS = sized(
@@ -331,7 +334,7 @@ CONTESTS: dict[str, Contest] = {
     ),
     "gemm": Contest(_wide, _FEW_PRODUCTS),
     "gemm_bf16": Contest(_wide, _PRODUCTS),
-    "gemm_f32": Contest(lambda a, b: a @ b.T, _FEW_PRODUCTS),
+    "gemm_f32": Contest(lambda a, b: a @ b.T, (*_FEW_PRODUCTS, *_SMALL_RESULTS)),
     "gemm_i8": Contest(_integers, _PRODUCTS, exact=lambda a, b: a.double() @ b.double().T),
     "layer_norm": Contest(_of_rows("layer_norm"), _ROWS),
     "layer_norm_bf16": Contest(_of_rows("layer_norm"), _ROWS),
