@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.independent.plans import BINARY, UNARY
+from wavespec.ir.dtype import DTYPES
 from wavespec.pipeline import best_variant, build
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, loads
@@ -71,6 +72,7 @@ def _of_type(text: str, dtype: str) -> str:
     listed = re.search(r"(?m)^dtypes:\n  (\w+): \[.*\]\n", text)
     assert listed is not None
     text = text.replace(listed[0], "").replace(f"dtype: {listed[1]}", f"dtype: {dtype}")
+    text = text.replace(f"bits({listed[1]})", str(DTYPES[dtype].bits))
     return text.replace("-.inf", str(1 - 2**63)) if dtype == "i64" else text
 
 
