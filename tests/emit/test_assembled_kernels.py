@@ -39,7 +39,7 @@ SPILLS = {
     "attention_biased_mask": {0: 20, 1: 8, 2: 92, 5: 12, 7: 8, 8: 76, 11: 176, 12: 68, 14: 140, 15: 96},
     "attention_masked_causal": {3: 132},
     "attention_masked_window": {3: 132},
-    "attention_extend": {4: 128},
+    "attention_extend": {0: 56, 3: 128},
     "attention_ragged_causal": {0: 48},
     "conv2d_grouped_f32": {3: 112},
     "conv2d_nhwc": {23: 32},

@@ -16,9 +16,11 @@ from tests.lower.hopper_gemms import TOGETHER, hopper_gemm, rounded
 from wavespec.diagnostics import WavespecError
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
 from wavespec.emit.thread_to_mlir import thread_to_mlir
-from wavespec.ir.kernel import Kernel
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
+from wavespec.ir.thread_ops import BULK_COPY
 from wavespec.ir.verifier import verify
 from wavespec.pipeline import emit
 from wavespec.runtime.artifact import TensorMap
@@ -126,6 +128,27 @@ def test_products_of_every_type(row: str, registers: bool, tmp_path: Path) -> No
     assert ptx.count(instruction.emit.partition(":")[2] + " ") == 4
     assert len(re.findall(r"setp\.ne\.b32 p, 0, 0", ptx)) == 1, "the first product does not read the accumulators"
     assembled(ptx, tmp_path)
+
+
+@pytest.mark.parametrize("most_dims", [5, 3])
+def test_rows_that_are_not_there_are_behind_the_end_of_a_map_that_has_room_for_it(most_dims: int) -> None:
+    """Of 64 rows from the first on 5 are there: one box by a map of two dims more, or each row by itself."""
+
+    def ended(op: Op) -> tuple[Op, ...]:
+        return (op.with_(valid=const(5)) if op["source"] == "a" else op,)
+
+    kernel = single_product("wgmma_m64n16k16_bf16", "bf16", 16, 16, registers=False)
+    kernel = replace(kernel, body=rewrite(kernel.body, ended, BULK_COPY))
+    machine = replace(NVIDIA, globals=replace(NVIDIA.globals, bulk_box_dims=most_dims))
+    module = thread_to_module(kernel, machine, interface_of(kernel))
+    boxes = [copy.count(",") + 1 for copy in re.findall(r"box\[([^\]]*)\]", module.text)]
+    whole, others = TensorMap("a", (64, 64), 128), [TensorMap("b", (16, 64), 128)]
+    if most_dims == 5:
+        assert boxes == [4, 2]
+        assert [*module.interface.tensor_maps] == [replace(whole, ended=0), *others]
+    else:
+        assert boxes == [2, 2, 2]
+        assert [*module.interface.tensor_maps] == [whole, replace(whole, box=(1, 64)), *others]
 
 
 @pytest.mark.compiles

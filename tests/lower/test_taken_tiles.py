@@ -26,7 +26,7 @@ def walking(name: str, machine: Machine = FEW, case: int = 0) -> Kernel:
     return lower(subject.cases("sm_90")[case].spec, machine, after="persist-workgroups")
 
 
-EXTEND, PAGED = walking("attention_extend"), walking("attention_paged")
+EXTEND, PAGED = walking("attention_extend", case=1), walking("attention_paged")
 
 
 @dataclass

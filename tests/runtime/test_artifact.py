@@ -50,7 +50,7 @@ _FEW = ArtifactCase(
         dims=(Dim("M"), Dim("N"), Dim("K", multiple_of=64)),
         grid=(("ceildiv", "N", 8), 1, 1),
         workgroup_size=(128, 1, 1),
-        tensor_maps=(TensorMap("a", (64, 64), 128), TensorMap("b", (8,), view=(("mul", "N", "K"),))),
+        tensor_maps=(TensorMap("a", (64, 64), 128, ended=0), TensorMap("b", (8,), view=(("mul", "N", "K"),))),
         binaries=(Binary("x86_64", "vmfb", b"few"),),
     ),
 )
@@ -263,6 +263,7 @@ _NESTED = ArtifactCase((), scaled_interface())
         ({"grid": ("M", 1, 1)}, "undeclared dim"),
         ({"tensors": (TensorParameter("x", "f7", ("N",)), _OUTPUT)}, "unknown dtype"),
         ({"tensor_maps": (TensorMap("x", (8, 8)),)}, "a tensor map is of no tensor"),
+        ({"tensor_maps": (TensorMap("x", (8,), ended=1),)}, "a tensor map is of no tensor"),
         ({"tensor_maps": (TensorMap("x", (8,), view=("N", 2)),)}, "a tensor map is of no tensor"),
         ({"tensor_maps": (TensorMap("x", (8, 8), windows=(Window(0, 1, "N"),)),)}, "a tensor map is of no tensor"),
         ({"tensor_maps": (TensorMap("x", (8,), view=("M",)),)}, "undeclared dim"),

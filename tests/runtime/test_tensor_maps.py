@@ -9,7 +9,7 @@ import pytest
 from tests.runtime.standin_cuda import StandInCuda
 from tests.runtime.standins import gemm_interface
 from wavespec.runtime import ArgumentError, KernelArtifact, TensorMap, TensorParameter
-from wavespec.runtime.artifact import Window
+from wavespec.runtime.artifact import ENDED_ROWS, Window
 from wavespec.runtime.launch_plan import LaunchPlan, make_plan
 from wavespec.runtime.tensor_maps import TensorMaps
 
@@ -59,6 +59,29 @@ def test_batches_have_strides_of_their_own() -> None:
     (one,) = cuda.maps
     uint8 = 0
     assert (one["dtype"], one["sizes"], one["strides"]) == (uint8, [32, 100, 33], [32, 3200])
+
+
+@pytest.mark.parametrize("end", [1, 7, 64, 100])
+@pytest.mark.parametrize("rows", [0, 1, 5, 64])
+def test_rows_that_a_copy_ends_are_three_dims(end: int, rows: int) -> None:
+    """The place of `TensorMap.ended` is that of the first of so many rows, of 64 bits, and the rows have their end."""
+    tensor, plain = TensorParameter("a", "bf16", ("M", "N", "K")), _artifact()
+    artifact = replace(plain, tensors=(tensor, *plain.tensors[1:]), tensor_maps=(TensorMap("a", (64, 1, 32), ended=0),))
+    cuda = StandInCuda("")
+    TensorMaps(artifact, cuda.driver)(_ADDRESSES, _plan(artifact, m=100, n=3))
+    (one,) = cuda.maps
+    row = 3 * 64 * 2
+    assert (one["sizes"], one["box"]) == ([64, 3, ENDED_ROWS, 101, ENDED_ROWS + 1], [32, 1, 64, 1, 1])
+    assert one["strides"] == [128, row, row, 2**34 - row]
+    place = [0, 0, ENDED_ROWS - rows, end, ENDED_ROWS]
+    offset = sum(at * stride for at, stride in zip(place[1:], one["strides"], strict=True))
+    assert one["address"] + offset == 0x10000 + (end - rows) * row + 2**64
+    assert ENDED_ROWS - place[2] == rows, "so many rows of the box are within the dim"
+
+
+def test_a_map_that_ends_counts_along_a_dim_of_rows() -> None:
+    assert TensorMap("a", (8, 32), ended=0).fits(2)
+    assert not TensorMap("a", (8, 32), ended=1).fits(2), "columns have no end"
 
 
 def test_views_have_the_strides_of_the_call_and_start_where_they_do() -> None:

@@ -17,7 +17,7 @@ from wavespec.ir.thread import row_axis
 from wavespec.ir.thread_ops import SEND
 from wavespec.ir.windows import Window as CopiedWindow
 from wavespec.ir.windows import limits_of_windows
-from wavespec.runtime.artifact import Assumption, TensorMap, Window
+from wavespec.runtime.artifact import ENDED_DIMS, ENDED_ROWS, Assumption, TensorMap, Window
 
 _ZERO = const(0)
 _NANOSECONDS = 10_000_000  # that one attempt of a wait may sleep
@@ -186,6 +186,9 @@ class BulkCopies(Emitter):
         if valid is None:
             self._copy_box(op, self._corner(op), box)
             return
+        if len(box) + ENDED_DIMS <= self.machine.globals.bulk_box_dims:
+            self._copy_box(op, self._ended_corner(op, valid), box, ended=row_axis(box))
+            return
         whole = self.indices.holds(((const(box[row_axis(box)] - 1), valid),))
         at_once = self.function.nested(lambda: self._copy_box(op, self._corner(op), box))
         self.text.branch(whole, at_once, self.function.nested(lambda: self._copy_rows(op, valid)))
@@ -208,7 +211,21 @@ class BulkCopies(Emitter):
         text.blocks[-1] += [f"scf.for {induction} = {lower} to {upper} step {step} : i32 {{", *lines]
         text.do("}")
 
-    def _copy_box(self, op: Op, corner: Sequence[str], box: tuple[int, ...], row: Expr = _ZERO) -> None:
+    def _ended_corner(self, op: Op, valid: Expr) -> list[str]:
+        """Coordinates of a box whose last rows may not be there, as `TensorMap.ended` has them."""
+        axis, corner = row_axis(op["box"]), self._corner(op)
+        height, first, size = op["box"][axis], op["corner"][axis], self.kernel.memory(op["source"]).shape[axis]
+        rows = maximum(0, minimum(height, minimum(valid, size - first)))
+        end = self.indices.integer(kept_outside(first + rows), 32)
+        if first.low is None or first.low < 0:  # what is in front of the tensor is none of it
+            is_there, outside = self.indices.holds(((const(-1), first),)), self.text.constant(-1, "i32")
+            end = self.text.op(f"arith.select {is_there}, {end}, {outside} : i32")
+        corner[axis] = self.indices.integer(ENDED_ROWS - rows, 32)
+        return [self.text.constant(ENDED_ROWS, "i32"), end, *corner]
+
+    def _copy_box(
+        self, op: Op, corner: Sequence[str], box: tuple[int, ...], row: Expr = _ZERO, ended: int | None = None
+    ) -> None:
         memory = self.function.memory_of(op)
         to = self.memory.address(memory, self.function.buffered(op, memory) + row * box[-1])
         to = self.text.op(f"llvm.addrspacecast {to} : !llvm.ptr<3> to !llvm.ptr<7>")
@@ -216,12 +233,13 @@ class BulkCopies(Emitter):
         rounded = self.machine.globals.rounded_boxes[op["kept_bits"]] if op.get("kept_bits") else ""
         if op.get("everywhere"):
             multicast = f" multicast_mask = {self.text.constant((1 << self.kernel.cluster) - 1, 'i16')}"
+        described = self._map(op, op["source"], box, memory, rounded, ended)
         offsets = [self.indices.integer(offset, 16) for offset in reversed(op.get("offsets", ()))]
         windows = f" im2col[{', '.join(offsets)}]" if offsets else ""
         mode = " mode = im2col" if offsets else ""
         self.text.do(
-            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op, op['source'], box, memory, rounded)}, "
-            f"{self._signal(op)}, box[{', '.join(reversed(corner))}]{windows}{multicast}{mode} : !llvm.ptr<7>, !llvm.ptr"
+            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {described}, {self._signal(op)}, "
+            f"box[{', '.join(reversed(corner))}]{windows}{multicast}{mode} : !llvm.ptr<7>, !llvm.ptr"
         )
 
     def emit_bulk_store(self, op: Op) -> None:
@@ -238,12 +256,20 @@ class BulkCopies(Emitter):
         places = (place + moved.get(axis, 0) for axis, place in enumerate(op["corner"]))
         return [self.indices.integer(kept_outside(place), 32) for place in places]
 
-    def _map(self, op: Op, tensor: str, box: tuple[int, ...], memory: Memory, rounded: str = "") -> str:
+    def _map(
+        self,
+        op: Op,
+        tensor: str,
+        box: tuple[int, ...],
+        memory: Memory,
+        rounded: str = "",
+        ended: int | None = None,
+    ) -> str:
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""
         swizzle = 0 if memory.arrangement is None else swizzle_bytes(memory.arrangement, memory.dtype.bytes)
         view = tuple(expr_to_size(size) for size in op.get("view", ()))
         windows = tuple(Window(first, step, expr_to_size(count)) for first, step, count, _ in op.get("windows", ()))
-        key = TensorMap(tensor, box, swizzle, view, windows, rounded)
+        key = TensorMap(tensor, box, swizzle, view, windows, rounded, ended)
         if key not in self.maps:
             if op.get("windows"):
                 self._limit_windows(op["windows"], tensor)

@@ -257,8 +257,8 @@ BULK_COPY: Final = _declare(
     "of each dim between the first and the last, where windows start, their step and number; the rows of the box are "
     "windows from the one at `corner` on, and of each the element at `offsets`. "
     "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each; `valid`: rows of "
-    "the box, from the first on, that are those of the tensor, the others are zeros; `kept_bits`: each element "
-    "rounded to so many",
+    "the box, from the first on, that are those of the tensor, the others are zeros, and so may be all of a box that "
+    "begins in front of the tensor; `kept_bits`: each element rounded to so many",
     Trait.FILLS,
     attributes={
         **_ACCESS,

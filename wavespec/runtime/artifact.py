@@ -142,6 +142,11 @@ class Window:
     count: SizeExpr
 
 
+ENDED_DIMS: Final = 2
+"""Dims that a map has in front of those of the tensor where copies say how many rows there are."""
+ENDED_ROWS: Final = 2**30
+
+
 @dataclass(frozen=True, slots=True)
 class TensorMap:
     """How bulk copies of the machine see a tensor: in boxes, swizzled in rows of some bytes (0 = not)."""
@@ -156,12 +161,18 @@ class TensorMap:
     """Where windows move over the dims between the first and the last, of which a box has so many rows."""
     rounded: str = ""
     """The type of fewer bits that f32 is rounded to."""
+    ended: int | None = None
+    """The dim along which each copy says how many rows of its box there are, the others being zeros.
+
+    The hardware leaves out what lies beyond the end of a dim, so rows have an end of their own: `ENDED_ROWS` of them,
+    the last of which is the last one of the box.  Two dims in front bring the box to its place: place ``(ENDED_ROWS,
+    end, ..., ENDED_ROWS - rows, ...)`` is that of the first of so many rows in front of row ``end`` of the tensor."""
 
     def fits(self, rank: int) -> bool:
         """Whether it can be of a tensor of so many dims."""
         if self.windows:
-            return len(self.box) == 2 and len(self.windows) == rank - 2
-        return len(self.box) == (len(self.view) or rank)
+            return len(self.box) == 2 and len(self.windows) == rank - 2 and self.ended is None
+        return len(self.box) == (len(self.view) or rank) and (self.ended or 0) < max(1, len(self.box) - 1)
 
 
 @dataclass(frozen=True, slots=True)

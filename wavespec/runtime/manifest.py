@@ -145,6 +145,8 @@ def _tensor_map_to_manifest(described: TensorMap) -> dict[str, Any]:
         record["windows"] = [{"first": w.first, "step": w.step, "count": w.count} for w in described.windows]
     if described.rounded:
         record["rounded"] = described.rounded
+    if described.ended is not None:
+        record["ended"] = described.ended
     return record
 
 
@@ -152,7 +154,8 @@ def _manifest_to_tensor_map(record: dict[str, Any]) -> TensorMap:
     windows = (Window(w["first"], w["step"], from_json(w["count"])) for w in record.get("windows", ()))
     view = (from_json(size) for size in record.get("view", ()))
     box, rounded = tuple(record["box"]), record.get("rounded", "")
-    return TensorMap(record["tensor"], box, record["swizzle_bytes"], tuple(view), tuple(windows), rounded)
+    ended = record.get("ended")
+    return TensorMap(record["tensor"], box, record["swizzle_bytes"], tuple(view), tuple(windows), rounded, ended)
 
 
 def _binary_to_manifest(binary: Binary) -> dict[str, Any]:

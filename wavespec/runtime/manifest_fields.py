@@ -86,6 +86,7 @@ _LAUNCH: dict[str, _Field] = {
                 "view": _Rows(_Expression),
                 "windows": _Rows(_record(first=int, step=_Number(1), count=_Expression)),
                 "rounded": _OneOf(("tf32",)),
+                "ended": _Number(),
             },
             tensor=str,
             box=_Rows(_Number(1)),

@@ -7,7 +7,14 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from wavespec.runtime.artifact import DTYPE_BYTES, TENSOR_MAP_BYTES, KernelArtifact, TensorMap
+from wavespec.runtime.artifact import (
+    DTYPE_BYTES,
+    ENDED_DIMS,
+    ENDED_ROWS,
+    TENSOR_MAP_BYTES,
+    KernelArtifact,
+    TensorMap,
+)
 from wavespec.runtime.checks import LARGEST_SIZE, ArgumentError
 from wavespec.runtime.cuda_driver import CudaDriver
 from wavespec.runtime.launch_plan import LaunchPlan
@@ -61,14 +68,15 @@ class _Encoder:
     """Makes one map of a kernel for any address and shape."""
 
     def __init__(self, kernel: str, described: TensorMap, dtype: str, driver: CudaDriver) -> None:
-        rank = len(described.box)
+        box = described.box if described.ended is None else (*[1] * ENDED_DIMS, *described.box)
+        rank = len(box)
         self._described = described
         self._where = f"{kernel}: tensor '{described.tensor}'"
         # Boxes of packed elements are boxes of bytes, as their shapes are.
         self._element_bytes = DTYPE_BYTES.get(dtype, 1)
         self._data_type = _DATA_TYPES.get(described.rounded or dtype, _BYTES)
         # The driver counts dims from the innermost.
-        self._box = (ctypes.c_uint32 * rank)(*reversed(described.box))
+        self._box = (ctypes.c_uint32 * rank)(*reversed(box))
         steps = [1, *(window.step for window in described.windows), 1] if described.windows else [1] * rank
         self._steps = (ctypes.c_uint32 * len(steps))(*reversed(steps))
         self._layout = (_NO_INTERLEAVE, _SWIZZLES[described.swizzle_bytes], _FETCH_256_BYTES, _ZEROS_OUTSIDE)
@@ -88,7 +96,7 @@ class _Encoder:
         if 0 in shape:
             return bytes(TENSOR_MAP_BYTES)
         rank = len(shape)
-        sizes, pitches = (ctypes.c_uint64 * rank)(), (ctypes.c_uint64 * rank)()
+        sizes, pitches = (ctypes.c_uint64 * (rank + ENDED_DIMS))(), (ctypes.c_uint64 * (rank + ENDED_DIMS))()
         pitch = self._element_bytes
         for dim, size in enumerate(reversed(shape)):
             if size > LARGEST_SIZE:  # of several dims together; places in it travel as 32-bit integers
@@ -105,6 +113,8 @@ class _Encoder:
                     f"{self._where} of shape {list(shape)} has rows {pitch} bytes apart: a tensor map needs a "
                     f"multiple of {_PITCH_BYTES}."
                 )
+        if self._described.ended is not None:
+            rank = self._end_rows(rank, sizes, pitches)
         memory = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _MAP_ALIGNMENT_BYTES)
         skipped = -ctypes.addressof(memory) % _MAP_ALIGNMENT_BYTES
         tensor = ctypes.addressof(memory) + skipped, self._data_type, rank, address, sizes, pitches
@@ -129,6 +139,20 @@ class _Encoder:
                 f"(boxes of {list(self._described.box)}, swizzled in rows of {self._described.swizzle_bytes} bytes)."
             )
         return memory.raw[skipped : skipped + TENSOR_MAP_BYTES]
+
+    def _end_rows(self, rank: int, sizes: Any, pitches: Any) -> int:
+        """Describe rows by three dims, two of which are the outermost ones; returns how many dims there are then.
+
+        All go from row to row, the outermost back by one and on by a 2^30th of all that can be addressed: with
+        `ENDED_ROWS` steps of it, and as many rows in all, a place is where it is without both.
+        """
+        assert self._described.ended is not None
+        dim = rank - 1 - self._described.ended
+        row = pitches[dim - 1]
+        sizes[rank], pitches[rank - 1] = sizes[dim] + 1, row
+        sizes[rank + 1], pitches[rank] = ENDED_ROWS + 1, 2**64 // ENDED_ROWS - row
+        sizes[dim] = ENDED_ROWS
+        return rank + ENDED_DIMS
 
     def _windows(self, shape: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Any, Any, int, int]:
         """The first and the last start of a window, from the first and from the last element of each dim; columns and

@@ -10,6 +10,7 @@ import numpy as np
 
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op
+from wavespec.ir.thread import row_axis
 from wavespec.sim.accesses import MemoryUnit
 from wavespec.sim.elements import Array, Flags, Integers, rounded_to
 from wavespec.sim.memories import SimulatedMemory
@@ -88,8 +89,9 @@ class BulkUnit:
         where, outside = self._shared_box(op, target, thread)
         elements, inside = self._tensor_box(op, source, thread)
         if (valid := op.get("valid")) is not None:
-            rows = np.arange(len(elements)) // op["box"][-1]
-            inside &= rows < int(self.memory.symbols.per_thread(valid)[thread])
+            rows, first = np.arange(len(elements)) // op["box"][-1], op["corner"][row_axis(op["box"])]
+            (count, before) = self._numbers((valid, first), thread)
+            inside &= (rows < count) & (before >= 0)
         values = np.zeros(len(elements), source.data.dtype)
         values[inside] = source.data[elements[inside]]
         if op.get("kept_bits"):
