@@ -74,6 +74,15 @@ def test_of_scales_a_row_of_a_box_is_staged() -> None:
     assert str(dict(copy["origin"])["G"]) == "(at_K//1024)*8"
 
 
+def test_a_tile_of_fewer_rows_than_a_swizzle_has_none() -> None:
+    """Two rows of 128 bytes: the next buffer begins in the middle of the eight that a swizzle counts."""
+    turned = TEXT.replace("N: {}", "N: {multiple_of: 8}").replace("shape: [N, G]", "shape: [G, N]")
+    tile = kernel(turned).memory("s_tile.shared")
+    assert [extent.value for extent in tile.shape] == [2, 64]
+    assert tile.arrangement is not None and tile.arrangement.swizzle is None
+    assert kernel().memory("w.shared").arrangement.swizzle is not None  # pyright: ignore[reportOptionalMemberAccess]
+
+
 def test_scales_whose_rows_no_box_starts_at_are_read_from_the_tensor() -> None:
     known = kernel(TEXT.replace("G: {multiple_of: 8,", "G: {multiple_of: 4,"))
     assert not [op for op in known.walk() if op.get("source") == "scale"]

@@ -18,7 +18,7 @@ from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.ops.index_map import index_of
 from wavespec.targets.machine import Machine
 
-_LINE_BYTES, _SWIZZLED_BYTES = 128, (32, 64)
+_LINE_BYTES, _SWIZZLED_BYTES, _SWIZZLED_ROWS = 128, (32, 64), 8
 _STEPS = CAST | ELEMENTWISE
 
 
@@ -215,7 +215,9 @@ def arranged(tile: Memory) -> Memory:
     tile = replace(tile, packed=tile.dtype.is_packed)
     extents = tuple(extent.value for extent in tile.shape)
     row_bytes = tile.bytes_of(extents[-1])
-    if row_bytes % _LINE_BYTES and row_bytes not in _SWIZZLED_BYTES:
+    # Swizzles look at addresses, which count rows from the tile on where those before it are whole rounds of eight.
+    is_broken = extents[0] > 1 and extents[0] % _SWIZZLED_ROWS
+    if (row_bytes % _LINE_BYTES and row_bytes not in _SWIZZLED_BYTES) or is_broken:
         return replace(tile, arrangement=row_major(tile.dims, extents))
     row, column = tile.dims
     bits = tile.bytes_of(8)  # of one element, as many as bytes of eight
