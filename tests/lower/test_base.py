@@ -110,6 +110,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "walk-grid",
             "read-in-place",
             "restart-sums",
+            "share-out-powers",
         ),
     }
     assert others[1] == {

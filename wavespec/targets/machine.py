@@ -122,6 +122,8 @@ class Resources:
     """Per kind of operation: ``global_load``, ``shared_store``, ``matrix``, ``vector``, ``copy``, ``barrier`` ..."""
     macs_per_clock: Mapping[str, int]
     """Products of the matrix unit, per element type."""
+    functions_per_clock: int = 0
+    """Powers of 2 and other functions that have a unit of their own; 0 = not known."""
 
 
 @dataclass(frozen=True, slots=True)
