@@ -90,7 +90,7 @@ def calls_of(wrapper: ModuleType, device: torch.device, size: int) -> dict[str, 
     bare, arguments = bound.func, bound.args
     calls: dict[str, Callable[[], Any]] = {BARE: lambda: bare(*arguments)}
     if device.type == "cuda":
-        calls |= bindings_launch(launcher, call.plan.grid, arguments[2])
+        calls |= bindings_launch(launcher, call.plan.grid, table_of(launcher, arguments[0]))
     calls |= {
         "launcher": lambda: launcher.launch(tensors, addresses, call.plan),
         "kernel.raw": lambda: kernel.raw(a, b, c),
@@ -106,6 +106,12 @@ def calls_of(wrapper: ModuleType, device: torch.device, size: int) -> dict[str, 
         calls["torch.mm, out="] = lambda: torch.mm(a, transposed, out=product)
         calls["torch.mm, new tensor"] = lambda: torch.mm(a, transposed)
     return calls
+
+
+def table_of(launcher: cuda.CudaLauncher, config: Any) -> int:
+    """The address of the table of parameters behind a configuration, which starts at a multiple of 64 bytes."""
+    memory = ctypes.addressof(config._obj)
+    return memory + -memory % cuda._CONFIG_BYTES + launcher._memory._table_at
 
 
 def bindings_launch(

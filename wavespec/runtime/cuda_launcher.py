@@ -63,8 +63,8 @@ class _Memory:
         values = f"{TENSOR_MAP_BYTES}s" * maps + f"{pointers}Q{sizes}i{4 * (sizes % 2)}x"
         self._format = struct.Struct(f"={_CONFIG}{values}{len(self._offsets)}Q")
 
-    def write(self, shape: Sequence[int], stream: int, values: Sequence[object]) -> tuple[Any, int, int]:
-        """What holds the memory, and the addresses of configuration and table.
+    def write(self, shape: Sequence[int], stream: int, values: Sequence[object]) -> tuple[Any, Any]:
+        """Configuration and table, as `CudaDriver.launch` takes them; they hold the memory.
 
         Errors: `struct.error` for a number that does not fit.
         """
@@ -73,13 +73,7 @@ class _Memory:
         start = ctypes.addressof(memory) + skipped
         table = (start + offset for offset in self._offsets)
         self._format.pack_into(memory, skipped, *shape, stream, *values, *table)
-        return memory, start, start + self._table_at
-
-
-class _Launch(partial[int]):
-    """A call of the driver, and the memory that it reads."""
-
-    memory: Any
+        return ctypes.byref(memory, skipped), ctypes.byref(memory, skipped + self._table_at)
 
 
 def _nothing(*_: int) -> int:
@@ -116,7 +110,7 @@ class CudaLauncher:
         self._driver = driver or cuda_driver()
         self._thread = _Thread(self._bind_context)
         self._memory = _Memory(artifact)
-        self._bound: dict[tuple[int, ...], _Launch] = {}
+        self._bound: dict[tuple[int, ...], partial[int]] = {}
         self._function = self._load(binaries)
         self._launch = self._driver.launch
         self._maps = TensorMaps(artifact, self._driver) if artifact.tensor_maps else None
@@ -161,13 +155,13 @@ class CudaLauncher:
         maps = self._maps(addresses, plan) if self._maps else ()
         shape = (*plan.grid, *self._artifact.workgroup_size, self._artifact.shared_memory_bytes)
         try:
-            memory, config, table = self._memory.write(shape, stream, (*maps, *pointers, *scratch, *plan.constants))
+            config, table = self._memory.write(shape, stream, (*maps, *pointers, *scratch, *plan.constants))
         except struct.error as error:
             raise self._launch_error(str(error), plan) from error
         if len(self._bound) >= _BOUND_KEPT:
             self._bound.clear()
-        bound = self._bound[key] = _Launch(self._launch, config, self._function, table, None)
-        bound.memory = memory
+        function = ctypes.c_void_p.from_param(self._function)
+        bound = self._bound[key] = partial(self._launch, config, function, table, None)
         return bound
 
     def _launch_on_copies(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:

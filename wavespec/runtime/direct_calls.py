@@ -20,7 +20,8 @@ from torch import Tensor
 from torch.autograd import forward_ad, profiler
 from torch.utils._device import DeviceContext
 
-from wavespec.runtime.checks import PLAIN_TYPES, are_plain
+from wavespec.runtime.checks import are_plain
+from wavespec.runtime.places import PLACE_OF, place_of_any
 from wavespec.runtime.scalars import Passed
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ _current_gpu: Final[Callable[[], int]] = getattr(torch._C, "_cuda_getDevice", la
 _current_stream: Final[Callable[[int], int]] = getattr(torch._C, "_cuda_getCurrentRawStream", int)  # pyright: ignore
 _count_write: Final[Callable[[Sequence[Tensor]], None]] = torch._C._increment_version  # pyright: ignore
 
-_Launches = dict[tuple[int, ...], Callable[..., object]]
+_Words = tuple[int, ...]
+_Launches = dict[tuple[Any, ...], Callable[..., object]]
 
 
 @dataclass(slots=True)
@@ -56,12 +58,13 @@ class _Known:
     stream: Callable[[], int] | None
     """The queue of a GPU that is the current one."""
     launches: _Launches = field(default_factory=_Launches)
-    """By the stream of a GPU, words of scalars, and addresses of new tensors of a GPU, where there are some."""
-    words: tuple[tuple[Passed, ...], tuple[int, ...]] = ((), ())
+    """By the words of scalars; on a GPU by the stream, these, and the addresses of new tensors where there are some."""
+    words: tuple[tuple[Passed, ...], _Words] = ((), ())
     """Of the scalars of an earlier call, these first."""
 
 
-_KnownCalls = dict[tuple[int, ...], _Known]
+_KnownCalls = dict[tuple[Any, ...], _Known]
+"""By scalars that shape a call, and the place of its tensors."""
 
 
 class DirectCalls:
@@ -78,11 +81,13 @@ class DirectCalls:
     def new(self, *inputs: Tensor, scalars: tuple[Passed, ...] = ()) -> Any:
         """Run into new tensors, as `Caller.new` does; None where the call has to go the long way."""
         numbers = self._kept(scalars) if scalars else ()
-        known = self._find(self._read, inputs, numbers)
-        if known is None:
+        known = None if numbers is None else self._find(self._read, inputs, numbers)
+        if numbers is None or known is None:
             return None
         call = known.call
-        words = self._words(known, numbers) if numbers else ()
+        of, words = known.words  # as one, since other threads may write it
+        if of is not numbers:
+            words = self._words_of(known, numbers)
         outputs = tuple(starmap(call.empty, call.results))
         for number in call.zeroed:
             outputs[number].zero_()
@@ -90,7 +95,7 @@ class DirectCalls:
         if known.stream is None:  # New memory of a CPU is seldom where it was, that of a GPU comes from a cache.
             launches_nothing = (known.launches.get(words) or self._bind(known, words, inputs, words))(*made)
         else:
-            key = (known.stream(), *words, *made)
+            key = (known.stream(), words, made)
             launches_nothing = (known.launches.get(key) or self._bind(known, key, (*inputs, *outputs), words))()
         if launches_nothing:
             _launch(call, (*inputs, *outputs), words)
@@ -101,36 +106,37 @@ class DirectCalls:
     def write(self, *tensors: Tensor, scalars: tuple[Passed, ...] = ()) -> bool:
         """Run on inputs, then outputs, as `Caller.write` does; False where the call has to go the long way."""
         numbers = self._kept(scalars) if scalars else ()
-        known = self._find(self._written, tensors, numbers)
-        if known is None:
+        known = None if numbers is None else self._find(self._written, tensors, numbers)
+        if numbers is None or known is None:
             return False
-        key = words = self._words(known, numbers) if numbers else ()
-        if known.stream is not None:
-            key = (known.stream(), *words)
+        of, words = known.words
+        if of is not numbers:
+            words = self._words_of(known, numbers)
+        key = words if known.stream is None else (known.stream(), words)
         if (known.launches.get(key) or self._bind(known, key, tensors, words))():
             _launch(known.call, tensors, words)
-        written, updates = tensors[self._inputs :], known.call.updates
-        _count_write((*(tensors[number] for number in updates), *written) if updates else written)
+        written = tensors[self._inputs :]
+        if updates := known.call.updates:
+            written = (*(tensors[number] for number in updates), *written)
+        _count_write(written)
         return True
 
-    def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...], scalars: tuple[Passed, ...] | None) -> _Known | None:
+    def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...], scalars: tuple[Passed, ...]) -> _Known | None:
         modes = _dispatch_modes() or (_function_modes() and not _only_default_devices())
-        if scalars is None or modes or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
+        if modes or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
             return None
-        place: list[int] = []
-        if scalars:
-            place += self._caller.scalars.shaping(scalars)
         try:
-            for one in tensors:
-                if type(one) not in PLAIN_TYPES or one.is_nested:  # The guard would end the process over a nested one.
-                    return None
-                place += one.data_ptr(), one.storage_offset(), len(one.untyped_storage())
+            place: tuple[Any, ...] | None = PLACE_OF.get(len(tensors), place_of_any)(tensors)
         except RuntimeError:  # A tensor without a storage.
             return None
-        known = calls.get(tuple(place))
+        if place is None:
+            return None
+        if scalars and self._caller.scalars.shape:
+            place = self._caller.scalars.shaping(scalars) + place
+        known = calls.get(place)
         while known is not None and not known.are_like_these(*tensors):
             known = known.others
-        known = known or self._learn(calls, tuple(place), tensors, scalars)
+        known = known or self._learn(calls, place, tensors, scalars)
         if known is None:
             return None
         for is_met in known.conditions:
@@ -150,17 +156,15 @@ class DirectCalls:
             self._scalars = scalars
         return scalars
 
-    def _words(self, known: _Known, scalars: tuple[Passed, ...]) -> tuple[int, ...]:
-        """What the kernel gets for the numbers."""
-        of, words = known.words  # as one, since other threads may write it
-        if of is not scalars:
-            words = self._caller.scalars.words(scalars, known.call.plan.sizes)
-            if scalars is self._scalars:
-                known.words = scalars, words
+    def _words_of(self, known: _Known, scalars: tuple[Passed, ...]) -> _Words:
+        """What the kernel gets for the numbers, which are other ones than in the call before."""
+        words = self._caller.scalars.words(scalars, known.call.plan.sizes)
+        if scalars is self._scalars:
+            known.words = scalars, words
         return words
 
     def _learn(
-        self, calls: _KnownCalls, place: tuple[int, ...], tensors: tuple[Tensor, ...], scalars: tuple[Passed, ...]
+        self, calls: _KnownCalls, place: tuple[Any, ...], tensors: tuple[Tensor, ...], scalars: tuple[Passed, ...]
     ) -> _Known | None:
         """Take note of tensors that may be used, and are described like those of a call that went the long way."""
         call = self._caller.known(tensors, scalars) if are_plain(tensors) else None
@@ -183,7 +187,7 @@ class DirectCalls:
         return known
 
     def _bind(
-        self, known: _Known, key: tuple[int, ...], tensors: tuple[Tensor, ...], words: tuple[int, ...]
+        self, known: _Known, key: tuple[Any, ...], tensors: tuple[Tensor, ...], words: _Words
     ) -> Callable[..., object]:
         call = known.call
         if len(known.launches) >= _LAUNCHES_KEPT:
@@ -203,7 +207,7 @@ def _none(*_: int) -> None:
     """The launch of a kernel that has nothing to do."""
 
 
-def _launch(call: Call, tensors: tuple[Tensor, ...], words: tuple[int, ...]) -> None:
+def _launch(call: Call, tensors: tuple[Tensor, ...], words: _Words) -> None:
     assert call.launcher is not None
     call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan_with(words))
 

@@ -41,6 +41,8 @@ class ScalarArguments:
         self._limited = any(one.least is not None or one.most is not None for one in parameters)
         self._rounds = any(one.dtype in _SMALL for one in parameters)
         self._shaping = tuple(number for number, one in enumerate(parameters) if one.shapes)
+        self.shape = bool(self._shaping)
+        """Whether sizes, assumptions or cases depend on one."""
         self._packed = struct.Struct("<" + "".join(FORMATS[one.dtype] for one in parameters))
         self._words = struct.Struct(f"<{sum(SCALAR_WORDS[one.dtype] for one in parameters)}i")
 

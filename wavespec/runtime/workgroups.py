@@ -14,6 +14,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +49,6 @@ _BUFFERS_AT: Final = 208
 _LENGTHS_AT: Final = 4096
 _ENVIRONMENT_AT: Final = _LENGTHS_AT + 256 * 8
 _STATUS_AT: Final = 72
-_STATUS: Final = struct.Struct("<i")
 _HEAD_BYTES: Final = max(8192, mmap.PAGESIZE)  # stacks begin with a page
 _MOST: Final = (2**32 - 1, 2**32 - 1, 2**16 - 1)
 """Workgroups along x, y, z, as many as their numbers have bits for."""
@@ -80,9 +80,16 @@ class Workspace:
         # fmt: on
         # Kernels know the extents of their buffers by the sizes of dims.
         struct.pack_into("<256Q", self.memory, _LENGTHS_AT, *[(1 << 63) - 1] * 256)
+        self.status = memoryview(self.memory)[_STATUS_AT : _STATUS_AT + 4].cast("i")
+        entry, address = _entry(), ctypes.c_void_p.from_param(base)
+        self.run_alone = partial(entry.body, address)
+        """Run workgroups on the caller's thread."""
+        self.run_shared = partial(entry.region, ctypes.c_void_p.from_param(entry.address), address)
+        """Run them on so many threads, with 0 behind the number."""
 
 
 _free: list[Workspace] = []
+"""Those that nobody uses; calls of several Python threads use several."""
 _state = {"threads": False, "forked": False}
 
 
@@ -126,29 +133,34 @@ class Workgroups:
         Returns:
             The launch, which takes the addresses of the other ones.
         """
-        entry, is_alone, local_bytes = _entry(), _is_alone(plan), self._code.local_bytes
-        body, region, region_body, status_of = entry.body, entry.region, entry.address, _STATUS.unpack_from
-        made_at, end = _BUFFERS_AT - _CALL_AT + 8 * len(addresses), _CALL_AT + self._call.size
+        is_alone, local_bytes = _is_alone(plan), self._code.local_bytes
+        made_at = _BUFFERS_AT - _CALL_AT + 8 * len(addresses)
+        call = slice(_CALL_AT, _CALL_AT + self._call.size)
         pack_made = struct.Struct(f"<{made}Q").pack if made else None
         last = (0, 0, b"", b"")
 
         def launch(*places: int) -> None:
             nonlocal last
             threads = 1 if is_alone else _threads(plan)
-            space = _workspace(threads, local_bytes)
             try:
-                address, memory = space.address, space.memory
+                space = _free.pop()
+            except IndexError:
+                space = Workspace(threads, max(local_bytes, _LOCAL_BYTES))
+            if space.threads < threads or space.local_bytes < local_bytes:
+                space = Workspace(max(threads, space.threads), max(local_bytes, space.local_bytes))
+            try:
                 base, count, said, rest = last  # as one, since other threads may bind it anew
-                if base != address or count != threads:
-                    said = self._said(address, threads, plan, (*addresses, *(0,) * made))
+                if base != space.address or count != threads:
+                    base = space.address
+                    said = self._said(base, threads, plan, (*addresses, *(0,) * made))
                     said, rest = (said[:made_at], said[made_at + 8 * made :]) if made else (said, b"")
-                    last = address, threads, said, rest
-                memory[_CALL_AT:end] = said if pack_made is None else said + pack_made(*places) + rest
+                    last = base, threads, said, rest
+                space.memory[call] = said if pack_made is None else said + pack_made(*places) + rest
                 if threads == 1:
-                    body(address)
+                    space.run_alone()
                 else:
-                    region(region_body, address, threads, 0)
-                (status,) = status_of(memory, _STATUS_AT)
+                    space.run_shared(threads, 0)
+                status = space.status[0]
             finally:
                 _free.append(space)
             if status:
@@ -188,17 +200,6 @@ def _threads(plan: LaunchPlan) -> int:
     return 1 if _state["forked"] else min(torch.get_num_threads(), plan.workgroups)
 
 
-def _workspace(threads: int, local_bytes: int) -> Workspace:
-    """One that nobody uses, with room for so many threads; calls of several Python threads use several."""
-    try:
-        space = _free.pop()
-    except IndexError:
-        return Workspace(threads, max(local_bytes, _LOCAL_BYTES))
-    if space.threads < threads or space.local_bytes < local_bytes:
-        return Workspace(max(threads, space.threads), max(local_bytes, space.local_bytes))
-    return space
-
-
 @functools.cache
 def _openmp() -> Any:
     """The OpenMP runtime that torch's operators run on; None where it has none that is called like GNU's."""
@@ -227,9 +228,9 @@ class _Entry:
         self.memory[: len(body + zero)] = body + zero
         self.zero = self.address + len(body)
         protect(self.address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC)
-        self.body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
+        # Both get parameters that ctypes made before.
+        self.body = ctypes.CFUNCTYPE(None)(self.address)
         self.region: Any = openmp.GOMP_parallel
-        self.region.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
         self.region.restype = None
         self.number = ctypes.cast(openmp.omp_get_thread_num, ctypes.c_void_p).value
 
