@@ -47,8 +47,8 @@ _PLACES = ("bool", "i32", "i64")
 """Types of masks and places."""
 _IN_ORDER = Scan | Joined | Topk | Take
 """What joins or looks up elements by where they are among the others."""
-_SMALL = 64
-"""Of a dim of one size, that a tile has all of unless a product or an access is along it."""
+_SOME_TILE = 64
+"""Of dims whose tiles are not known yet."""
 _LEAST_BLOCK, _MOST_IN_BLOCK = 32, 1024
 """Elements that have one scale: below, sums would be scaled too often; above, steps have as many anyway."""
 
@@ -154,7 +154,7 @@ def _size(dim: Dim, constants: Mapping[str, int]) -> int | None:
 def with_tiled_loops(spec: KernelSpec) -> KernelSpec:
     """The spec with tiles of some size along loops: enough for the types of values, and for what checks have to say."""
     loops = dict.fromkeys(op.dim for op in every(Iterate, spec.graph))
-    tilings = [Tiling(dim=dim, tile=Num(_SMALL)) for dim in loops if dim in spec.dims]
+    tilings = [Tiling(dim=dim, tile=Num(_SOME_TILE)) for dim in loops if dim in spec.dims]
     return spec.model_copy(update={"constraints": (*spec.constraints, *tilings)})
 
 
@@ -224,7 +224,7 @@ class _Graph:
             rows=rows,
             columns=columns,
             steps=(steps,) if steps else (),
-            alone=self._alone(results, {rows, columns}),
+            alone=tuple(dim for dim in results if dim not in {rows, columns}),
             walked=tuple(dim for dim in self.loops if dim != steps),
             whole=whole,
             operands=self._tensors_across(across) if across else (),
@@ -255,7 +255,7 @@ class _Graph:
         reads = {op.name: op for op in every(Read, self.ops)}
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
-        alone = self._alone(results, {row, column})
+        alone = tuple(dim for dim in results if dim not in {row, column})
         is_made = not chained and self._is_decoded(looped, reads)
         is_beside = not chained and not is_made and self._is_used_beside(looped, reads)
         roles = Roles(
@@ -333,7 +333,7 @@ class _Graph:
     def _heads(self, rows: str, alone: Sequence[str]) -> tuple[str, str] | None:
         if not rows:
             return None
-        grid = [Workgroup(dim=dim, tile=Num(_SMALL if dim == rows else 1), axis=0) for dim in (rows, *alone)]
+        grid = [Workgroup(dim=dim, tile=Num(_SOME_TILE if dim == rows else 1), axis=0) for dim in (rows, *alone)]
         spec = with_tiled_loops(self.spec)
         spec = spec.model_copy(update={"constraints": (*spec.constraints, *grid)})
         return next(((dim, shared) for dim in alone if (shared := shared_by(spec, rows, dim))), None)
@@ -426,12 +426,6 @@ class _Graph:
         if any(self.spec.tensors[op.tensor].role == "inout" for op in every(Read, self.ops)):
             return False  # what is changed in place is read by those alone who write it
         return len(self.loops) == 1 and all(isinstance(op, Iterate) for op in loops) and bounds == [None] * len(bounds)
-
-    def _alone(self, results: Sequence[str], tiled: set[str]) -> tuple[str, ...]:
-        def is_small(dim: str) -> bool:
-            return self.fixed.get(dim, _SMALL + 1) <= _SMALL
-
-        return tuple(dim for dim in results if dim not in tiled and not is_small(dim))
 
     def _bits(self, operands: Sequence[str]) -> int:
         names = operands or [name for name, one in self.spec.tensors.items() if len(one.shape) > 1]
