@@ -377,6 +377,24 @@ def test_short_rows_and_whole_dims_have_short_tiles_on_cpus() -> None:
     assert [tiles(spec, "cpu", M=9, N=size)["N"] for size in (2, 9, 64, 200)] == [256, 16, 64, 256]
 
 
+@pytest.mark.parametrize("size", ["{value: 4}", "{}"])
+def test_dims_of_results_beside_rows_and_columns_are_one_by_one_whether_or_not_their_size_is_known(size: str) -> None:
+    roles = planned_roles(
+        """
+  - zero: {register: [P, M, N], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {acc: zero}
+      body: [left: {read: a}, right: {read: b}, acc: {mma: [left, right, acc]}]
+  - {write: steps.acc, to: c}
+""",
+        "  a: {shape: [P, M, K], dtype: f32}\n  b: {shape: [P, N, K], dtype: f32}\n"
+        "  c: {shape: [P, M, N], dtype: f32, role: output}",
+        f"{{P: {size}, M: {{}}, N: {{}}, K: {{}}}}",
+    )
+    assert (roles.rows, roles.columns, roles.alone) == ("M", "N", ("P",))
+
+
 def test_steps_across_whole_dims_have_what_registers_of_a_cpu_hold() -> None:
     graph = """
   - none: {register: [G], dtype: f32, value: 0}
