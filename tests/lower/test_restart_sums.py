@@ -58,3 +58,8 @@ def test_short_sums_stay() -> None:
     case = case_for_sizes(cases_for_target(loads(text, "gemm.wave.yaml"), "sm_90"), {**FEW, "K": 1024})
     kernel = lower(case.spec, HOPPER, after="sum-apart")
     assert RestartSums()(kernel, HOPPER) is kernel
+
+
+def test_chains_of_multiply_adds_are_as_long_as_a_step() -> None:
+    kernel = RestartSums()(before("gemm_f32", M=300, N=1001, K=2047), HOPPER)
+    assert steps(kernel)[-3:] == ["register", "mma", "add"]

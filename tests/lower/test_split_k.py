@@ -137,7 +137,6 @@ def test_sums_may_start_from_a_tensor() -> None:
     ("gemm", "message", "hint"),
     [
         (split_gemm(3), "no clusters of that size", "Use 2 or 4 or 8"),
-        (Gemm(schedule="workgroups: {split: 2}"), "takes a producer", "Leave out 'persistent'"),
         (
             hopper_gemm(schedule="waves: {producers: 1}, workgroups: {split: 2, persistent: true}"),
             "a workgroup for each tile",

@@ -1,4 +1,4 @@
-"""Tile kernel in, tile kernel out: where a matrix unit cuts off bits of long sums, each step sums from zero."""
+"""Tile kernel in, tile kernel out: where long sums lose bits, each step sums from zero."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ _MOST_SUMS = 32
 
 
 class RestartSums(Pass):
-    """Add up the sums of steps in f32, rounded to nearest, where the matrix unit cuts off what it adds to large sums.
+    """Add up the sums of steps in f32, where products that are added to long sums would err by more than they need to.
 
     Before: a loop carries sums that its products add to.
     After:  where these may be long, come out in f32, and are few, the products of a step start at zero, and an
             addition follows them.  What is cut off of a sum then grows with the length of a step, not with that of the
             row.
+            So they do where an instruction should add up few elements at once (`MatrixInstruction.chain`), and there
+            are more: a chain of roundings is as long as a step, or as there are steps, not their product.
     Cases:  results of 16 bits hide it.  Few are sums where one tile has all rows, or all columns: memory is what such a
             product waits for, and libraries add up parts of K.  Large tiles have no registers left for two sums, and
             are as exact as those of libraries.
@@ -38,7 +40,7 @@ class RestartSums(Pass):
     requires = (products_have_three_operands,)
 
     def applies_to(self, machine: Machine) -> bool:
-        return any(row.truncates for row in machine.instructions)
+        return machine.concurrent_waves and any(row.truncates or row.chain for row in machine.instructions)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if all(one.dtype.bits <= 16 for one in kernel.memories if one.role in ("output", "inout")):
@@ -47,11 +49,12 @@ class RestartSums(Pass):
 
         def change(loop: Op) -> tuple[Op, ...]:
             length, step = loop["extent"].high, loop["step"]
-            if loop.get("once") or not step.is_const or step.value < _LEAST or (length is not None and length <= _LONG):
+            if loop.get("once") or not step.is_const:
                 return (loop,)
             body = loop.body
             for argument, last in zip(body.arguments, body.yields, strict=True):
-                if (chain := _chain(body, argument, last)) and _is_for(chain, kernel, machine):
+                chain = _chain(body, argument, last)
+                if chain and (_is_long(chain, length, machine) or _is_cut(chain, step.value, length, kernel, machine)):
                     body = _restarted(body, argument, chain, fresh)
             return (loop if body is loop.body else replace(loop, region=body),)
 
@@ -71,7 +74,16 @@ def _chain(body: Region, start: Value, last: Value) -> list[Op]:
     return found
 
 
-def _is_for(chain: list[Op], kernel: Kernel, machine: Machine) -> bool:
+def _is_long(chain: list[Op], length: int | None, machine: Machine) -> bool:
+    """Whether more elements are added up than the instructions should at once."""
+    most = [instruction_of(op, machine).chain for op in chain]
+    return all(most) and (length is None or length > min(most))
+
+
+def _is_cut(chain: list[Op], step: int, length: int | None, kernel: Kernel, machine: Machine) -> bool:
+    """Whether the unit cuts off bits of sums that may be long, and that are few."""
+    if step < _LEAST or (length is not None and length <= _LONG):
+        return False
     tile, sizes = chain[0].result.tile, kernel.all_sizes
     sums = prod(tile.extents) // (kernel.wave_count * kernel.lanes)
     most = [(sizes[dim].high if dim in sizes else None, tile.extent(dim)) for dim in tile.dims]

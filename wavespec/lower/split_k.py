@@ -203,8 +203,8 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> tuple[Op, CarriedValues]
         sizes = " or ".join(map(str, machine.clusters))
         hint = f"Use {sizes} workgroups." if sizes else "Leave out 'split' for this target."
         raise refuse(f"{machine.variant} has no clusters of that size", hint)
-    if not plan.roles.producers or plan.persistent or plan.cluster > 1:
-        raise refuse("that takes a producer, and a workgroup for each tile", "Leave out 'persistent' and 'cluster'.")
+    if plan.persistent or plan.cluster > 1:
+        raise refuse("that takes a workgroup for each tile", "Leave out 'persistent' and 'cluster'.")
     loops = [op for op in kernel.body if op.is_(ITERATE)]
     if any(op.get(key) is not None for op in loops for key in ("once", "stride", "goes_on")):
         raise refuse("that takes a loop that goes on by one tile, and no branches", "Leave out 'split'.")
