@@ -68,7 +68,7 @@ def error(result: np.ndarray, exact: np.ndarray) -> float:
 
 
 def test_there_are_such_cases() -> None:
-    assert list(CASES) == [*(f"sm_90-{n}" for n in range(5)), *(f"gfx942-{n}" for n in range(2))]
+    assert list(CASES) == [*(f"sm_90-{n}" for n in (0, 1, 2, 3, 4, 6, 7)), *(f"gfx942-{n}" for n in range(2))]
 
 
 @pytest.mark.parametrize("name", CASES)
