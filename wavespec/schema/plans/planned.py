@@ -249,6 +249,7 @@ class _Plan:
             "scaled": str(int(roles.block > 0)),
             "once": str(roles.decoded_once.bits if roles.decoded_once else 0),
             "behind": str(int(roles.behind)),
+            "joined": str(int(roles.joined)),
             "named": str(int(self._names_instruction())),
             "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
         }

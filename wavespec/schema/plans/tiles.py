@@ -139,7 +139,7 @@ class _Fitted:
             while self._staged(found) > self.limits["shared"] and (dim := self._widest(found)):
                 found[dim] //= 2
         if roles.joined:
-            return self._with_room_for_joined(found)
+            return self._with_room_for_joined(found) if self.limits["lanes"] else found
         if roles.products and roles.steps:
             return found
         words = self.entry.get("words") or self.limits["ordered" if roles.ordered else "words"]
