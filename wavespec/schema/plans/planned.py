@@ -29,7 +29,7 @@ from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Case, KernelSpec, Space, TargetOverride
 from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
-from wavespec.schema.plans.tiles import Tiles, tiles_of
+from wavespec.schema.plans.tiles import Tiles, has_producers, tiles_of
 from wavespec.schema.resolve import override_of, targets_of
 from wavespec.schema.whole_accesses import whole_accesses
 
@@ -75,11 +75,6 @@ def _each(cases: Iterable[_Entry]) -> Iterator[_Entry]:
             yield entry
 
 
-def _has_producers(entry: _Entry) -> bool:
-    """Whether waves only copy, which they do step by step of a loop: not for products behind it."""
-    return "producers" in entry.get("schedule", {}).get("waves", {})
-
-
 @dataclass(frozen=True, slots=True)
 class _Plan:
     spec: KernelSpec
@@ -100,7 +95,9 @@ class _Plan:
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
         said |= {"schedule": schedule} if schedule else {}
         with_cases = "cases" not in said and not schedule
-        *few, (_, _, rest) = self._taken(self._plans(table, with_cases=with_cases), table, with_cases=with_cases)
+        *few, (_, _, rest) = self._taken(
+            self._plans(table, with_cases=with_cases), table, limits, with_cases=with_cases
+        )
         override = TargetOverride.model_validate(self._override(rest, limits))
         none: dict[str, Any] = {"schedule": {}} if override.schedule else {}  # without one a case has its target's
         cases = (
@@ -118,14 +115,14 @@ class _Plan:
 
     @staticmethod
     def _taken(
-        plans: Sequence[_Plan], table: _Entry, *, with_cases: bool
+        plans: Sequence[_Plan], table: _Entry, limits: Mapping[str, int], *, with_cases: bool
     ) -> Iterator[tuple[tuple[Expression, ...], _Plan, _Entry]]:
         """The entries that some call takes, each with its conditions and its plan; the last one has no conditions."""
         before: list[tuple[Expression, ...]] = []
         entries = (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
         for plan, entry in product(plans, entries):
             conditions = plan._conditions(entry, table)
-            if not all(conditions) or (plan.roles.behind and _has_producers(entry)):
+            if not all(conditions) or (has_producers(entry) and not plan._takes_producers(entry, limits)):
                 continue
             when = (*(one for one in conditions if not isinstance(one, bool)), *plan._aligned(entry))
             dims = narrowed_dims(plan.spec.dims | plan.spec.numbers, when, {})
@@ -135,6 +132,15 @@ class _Plan:
             yield when, plan, entry
             if not when:
                 return
+
+    def _takes_producers(self, entry: _Entry, limits: Mapping[str, int]) -> bool:
+        """Whether waves may only copy beside those of an entry: not for products behind a loop, nor where what is
+        joined has no room in the rows that multiply together."""
+        return not self.roles.behind and self._tiles(entry, limits).have_room
+
+    def _tiles(self, entry: _Entry, limits: Mapping[str, int]) -> Tiles:
+        lanes = {"lanes": str(limits["lanes"])}
+        return tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), lanes))
 
     def _aligned(self, entry: _Entry) -> Iterator[Expression]:
         """What an entry asks of the rows of tensors."""
@@ -164,8 +170,7 @@ class _Plan:
 
     def _override(self, entry: _Entry, limits: Mapping[str, int]) -> dict[str, Any]:
         """What replaces parts of a spec, as a file has it."""
-        lanes = {"lanes": str(limits["lanes"])}
-        tiles = tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), lanes))
+        tiles = self._tiles(entry, limits)
         found: dict[str, Any] = {
             "params": {name: parse_expression(str(number)) for name, number in tiles.params.items()},
             "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),
@@ -244,6 +249,7 @@ class _Plan:
             "scaled": str(int(roles.block > 0)),
             "once": str(roles.decoded_once.bits if roles.decoded_once else 0),
             "behind": str(int(roles.behind)),
+            "joined": str(int(roles.joined)),
             "named": str(int(self._names_instruction())),
             "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
         }

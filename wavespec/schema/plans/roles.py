@@ -97,6 +97,9 @@ class Roles:
     """Whether a kernel before may join the elements of parts of the dim of the loop."""
     products: int = 0
     """Sums of products beside each other."""
+    joined: bool = False
+    """Whether ops join the elements of a product along its columns, of which a workgroup has all; those of results are
+    another dim, if there is one."""
     behind: bool = False
     """Whether products behind the loop take what it has summed."""
     beside: bool = False
@@ -248,6 +251,10 @@ class _Graph:
         sides = [self._sides(op) for op in (*looped, *(within if chained else ()))]
         rows = [dim for dim in sides[0][0] if dim in results and all(dim in side[0] for side in sides)]
         columns = [dim for dim in sides[0][1] if dim in results]
+        joined = not columns and not {*whole}.isdisjoint(sides[0][1])
+        if joined:  # what is looked up, or computed, for each row
+            of_products = {dim for op in products for name in (op.lhs, op.rhs) for dim in self.types[name].dims}
+            columns = [dim for dim in results if dim not in of_products]
         row, column = rows[-1] if rows else "", columns[-1] if columns else ""
         main = [dim for dim in self.loops if dim in self._summed(first)]
         direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
@@ -271,6 +278,7 @@ class _Graph:
             operands=tuple(dict.fromkeys(operands)),
             bits=self._bits(operands),
             products=len({op.acc for op in looped}),
+            joined=joined,
             behind=bool(within) and len(products) > len(within),
             beside=is_beside,
             decoded=is_made or is_beside or any(op.scales is not None for op in products),
@@ -281,7 +289,7 @@ class _Graph:
             uniform=self._uniform(),
             ordered=self._is_ordered(),
             fixed=self.fixed,
-            values=self._values(),
+            values=(*self._values(), *(self._ranks() if joined else ())),
         )
         return replace(roles, decoded_once=self._decoded_once(roles, looped, reads))
 
@@ -433,6 +441,10 @@ class _Graph:
 
     def _values(self) -> tuple[tuple[tuple[str, ...], int], ...]:
         return tuple(dict.fromkeys(map(self._typed, self.types)))
+
+    def _ranks(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """What elements are compared by, places and all."""
+        yield from ((self.types[op.value].dims, 64) for op in every(ArgReduce, self.ops))
 
     def _typed(self, name: str) -> tuple[tuple[str, ...], int]:
         return self.types[name].dims, max(DTYPES[self.types[name].dtype].bits, 8)
