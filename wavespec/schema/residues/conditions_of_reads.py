@@ -42,9 +42,10 @@ def _conditions(op: Read, graph: ReadGraph) -> dict[str, tuple[Expression, Expre
     places = SumWriter(graph.indices, {}, of_formulas=False)
     for dim, place in op.at.items():
         match graph.trees.get(place.name) if isinstance(place, Name) else None:
-            case Call(function="where", arguments=(condition, inside, Num(value=outside))) if outside < 0:
-                known = graph.indices.formula(inside)
-                found |= {dim: (condition, places.write(known))} if known is not None else {}
+            case Call(function="where", arguments=(condition, inside, outside)):
+                known, number = graph.indices.formula(inside), graph.indices.formula(outside)
+                is_outside = number is not None and number.number is not None and number.number < 0
+                found |= {dim: (condition, places.write(known))} if known is not None and is_outside else {}
             case _:
                 pass
     return found

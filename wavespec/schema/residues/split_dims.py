@@ -130,7 +130,7 @@ def split_dim(spec: KernelSpec, digit: Digit, digits: Iterable[Digit], count: in
     if about and total == size and name not in spec.dims:
         return replace(found, name=size[0])
     numbers = [int(one) for one in total if one.isdigit()]
-    names = [Name(one) for one in total if not one.isdigit()]
+    names = [Name(one) for one in (*spec.dims, *about) for _ in range(total.count(one))]
     if not names:
         return replace(found, about={**about, name: Dim(value=prod(numbers))})
     parts = [*([Num(prod(numbers))] if numbers else []), *names]

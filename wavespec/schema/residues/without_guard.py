@@ -115,17 +115,19 @@ class WithoutGuard:
         reads = {op.name: op for op in body if isinstance(op, Read)}
         chosen = {op.name: self.graph.choices[op.name] for op in body if getattr(op, "name", "") in self.graph.choices}
         chosen = {name: choice for name, choice in chosen.items() if self._has_guard(choice)}
-        renamed = {
-            choice.then: name
+        only = {one.then: name for name, one in chosen.items() if one.then in reads and self.graph.uses(one.then) == 1}
+        left = {
+            name: self._left(choice, reads.get(choice.then) if choice.then in only else None)
             for name, choice in chosen.items()
-            if choice.then in reads and self.graph.uses(choice.then) == 1 and not self._left(choice, reads[choice.then])
         }
         for op in body:
+            name: str = getattr(op, "name", "")
             if isinstance(op, Read):
-                yield self._read(op, renamed.get(op.name, op.name))
-            elif isinstance(op, Formula) and op.name in chosen:
-                if op.name not in renamed.values():
-                    yield self._choice(op.name, chosen[op.name])
+                is_all = name in only and not left[only[name]]
+                yield self._read(op, only[name] if is_all else name, is_zero=name in only)
+            elif name in chosen:
+                if left[name] or chosen[name].then not in only:
+                    yield _chosen(name, left[name], chosen[name].then)
             elif isinstance(op, Structured):
                 dims = {"dim": self.names.get(op.dim, op.dim)} if isinstance(op, Iterate) else {}
                 yield op.model_copy(update=dims).with_bodies(self._body)
@@ -160,16 +162,10 @@ class WithoutGuard:
         left = [one for one in choice.conditions if not self._is_guard(one)]
         if read is not None:
             left = [one for one in left if not self._is_inside(one, read)]
+        left = [self._replaced(one, of_formulas=True) for one in left]
         if not self.term.is_exact and (read is None or self._mapped_by_term(read) is None):
             left.append(Compare("<", self.formulas.write(self._term()), self.formulas.write(self._terms())))
         return left
-
-    def _choice(self, name: str, choice: Choice) -> Formula:
-        left = [self._replaced(one, of_formulas=True) for one in self._left(choice, None)]
-        if not left:
-            return _formula(name, Name(choice.then))
-        condition = reduce(lambda one, other: Binary("&", one, other), left)
-        return _formula(name, Call("where", (condition, Name(choice.then), Num(0))))
 
     def _is_inside(self, condition: Expression, read: Read) -> bool:
         """Whether a condition holds where all places of a read are elements of its tensor."""
@@ -204,28 +200,27 @@ class WithoutGuard:
                 return dim
         return None
 
-    def _read(self, op: Read, name: str) -> Read:
-        """What is read where the guard holds, by its new name, is 0 for terms that there are not."""
+    def _read(self, op: Read, name: str, *, is_zero: bool) -> Read:
+        """What is read, by its new name; ``is_zero``: for terms that there are not it is 0."""
         dims, places = self.graph.dims(op), self.graph.places(op)
         if self.names.keys().isdisjoint(dims):
             return op
         changed = {dim: self._replaced(tree, of_formulas=False) for dim, tree in places.items()}
         own = self._mapped_by_term(op)
-        if not self.term.is_exact and own is not None and name in self.graph.choices:
-            beyond = self._beyond(own)
-            changed[own] = Call("max", (changed[own], beyond))
+        if is_zero and own is not None and not self.term.is_exact:
+            changed[own] = self._inside(changed[own], own)
         at = {
             dim: tree for dim, tree in changed.items() if dim in op.at or tree is not places[dim] or dim in self.names
         }
         has_residue = self.guard.kept.dim in dims or any(self.residue in tree.names() for tree in at.values())
         return op.model_copy(update={"name": name, "dims": self._dims(dims, has_residue=has_residue), "at": at})
 
-    def _beyond(self, dim: str) -> Expression:
-        """0 or less of a term that there is, else the size of a dim or more."""
+    def _inside(self, place: Expression, dim: str) -> Expression:
+        """A place along a dim that is in front of it for terms that there are not, and else as it was, or behind it."""
         number, term = self._terms().number, self._term()
-        size = self.places.write(self.graph.indices.size(dim))
-        parts = term.over(number) if number else Sum(((Made("//", (term, self._terms())), 1),))
-        return Binary("*", self.places.write(parts), size)
+        beyond = term.over(number) if number else Sum(((Made("//", (term, self._terms())), 1),))
+        side = self.places.write(Sum(constant=1) - beyond.times(2))
+        return Call("min", (place, Binary("*", side, self.places.write(self.graph.indices.size(dim)))))
 
     def _write(self, op: Write) -> Write:
         dims, places = self.graph.dims(op), self.graph.places(op)
@@ -288,6 +283,13 @@ def _with_children(tree: Expression, children: Sequence[Expression]) -> Expressi
             return replace(tree, arguments=tuple(children))
         case _:
             raise AssertionError(f"{tree} has no children")
+
+
+def _chosen(name: str, conditions: Sequence[Expression], then: str) -> Formula:
+    if not conditions:
+        return _formula(name, Name(then))
+    condition = reduce(lambda one, other: Binary("&", one, other), conditions)
+    return _formula(name, Call("where", (condition, Name(then), Num(0))))
 
 
 def _formula(name: str, tree: Expression) -> Formula:
