@@ -191,3 +191,70 @@ def test_filters_that_sample_up(
     assert torch.equal(reference(planned(spec), x, taps), expected)
     if step > 1 and math.gcd(step, far) == 1 and (size > 1 or not is_fixed):
         assert "T_residue" in spec.dims
+
+
+PRODUCT = (
+    HEAD
+    + """
+dims: {B: {}, L: {min: 1}, C: {}, O: {}, R: {value: 5}, T: {equals: 3 * L}, K: {equals: C * R}}
+tensors:
+  x: {shape: [B, C, L], dtype: f32}
+  w: {shape: [O, K], dtype: f32}
+  bias: {shape: [O], dtype: f32}
+  y: {shape: [B, T, O], dtype: f32, role: output}
+graph:
+  - zero: {register: [B, T, O], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - place: index(T) + 1 - index(K) % R
+        - pixels: {read: x, dims: [B, T, K], at: {C: K // size(R), L: place // 3}}
+        - there: where(place % 3 == 0, pixels, 0)
+        - taps: {read: w}
+        - acc: {mma: [there, taps, acc]}
+  - added: {read: bias}
+  - total: steps.acc + added
+  - {write: total, to: y}
+"""
+)
+"""A product whose results have dims of their own, with weights that lie as they are summed up, and more behind it."""
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_terms_of_rows_that_lie_as_they_are_summed_up(length: int) -> None:
+    spec = by_residues(as_written(PRODUCT))
+    assert str(spec.dims["T_quotient"].equals) == "L" and str(spec.dims["K_quotient"].equals) == "2 * C"
+    x, w, bias = numbers(2, 3, length), numbers(4, 15), numbers(4)
+    expected = F.conv_transpose1d(x, w.reshape(4, 3, 5).permute(1, 0, 2), bias, stride=3, padding=1)
+    assert torch.equal(reference(planned(spec), x, w, bias), expected.mT)
+
+
+REFUSED = {
+    "a sum of other terms as well": ("there * taps", "there * taps + near"),
+    "no sum": ("{sum: product", "{max: product"),
+    "a mean, which is divided by all": ("{sum: product", "{mean: product"),
+    "another number than 0": ("STEP == 0, near, 0)", "STEP == 0, near, 1)"),
+    "a remainder that no term meets": ("STEP == 0", "STEP == 3"),
+    "other remainders": ("STEP == 0", "STEP < 1"),
+    "a remainder of results alone": ("index(T) + PAD - index(R) * FAR) % STEP", "index(T) + PAD) % STEP"),
+    "what elements before have made": (
+        "- product: there * taps",
+        "- before: {cumsum: there, dim: T}\n  - product: before * taps",
+    ),
+}
+
+
+@pytest.mark.parametrize("old, new", REFUSED.values(), ids=REFUSED)
+def test_other_sums_stay_as_they_are(old: str, new: str) -> None:
+    text = WINDOWS % {"step": 3, "size": "max: 9", "pad": 0, "far": 1, "more": 0}
+    assert old in text
+    spec = as_written(text.replace(old, new))
+    assert by_residues(spec) is spec
+
+
+def test_terms_that_there_are_not_let_no_infinity_show() -> None:
+    spec = planned(by_residues(windows(2, "value: 3", pad=1)))
+    x, taps = torch.zeros(1, 4, 1).double(), torch.ones(3, 1).double()
+    x[0, 2] = math.inf
+    assert reference(spec, x, taps).flatten().tolist() == [0, 0, 0, math.inf, math.inf, math.inf, 0]

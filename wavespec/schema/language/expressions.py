@@ -39,13 +39,8 @@ FUNCTIONS: Mapping[str, tuple[int, int]] = {
 """Functions of integer expressions, with the fewest and the most arguments."""
 
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
-_PRECEDENCE = {
-    **dict.fromkeys(COMPARISONS, 1),
-    "|": 2,
-    "&": 3,
-    **dict.fromkeys("+-", 4),
-    **dict.fromkeys(("*", "/", "//", "%"), 5),
-}
+_LEVELS = (COMPARISONS, ("|",), ("&",), ("+", "-"), ("*", "/", "//", "%"))
+_PRECEDENCE = {sign: level for level, signs in enumerate(_LEVELS, 1) for sign in signs}
 _UNARY, _POWER = 6, 7
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from wavespec.diagnostics import WavespecError
 from wavespec.schema.language.models import KernelSpec
-from wavespec.schema.ops import Formula, every
+from wavespec.schema.ops import Formula, Iterate, every
 from wavespec.schema.residues.conditions_of_reads import with_conditions_of_reads
 from wavespec.schema.residues.guards import Guard, Terms, guard_of, is_known, summed_dims
 from wavespec.schema.residues.read_graph import ReadGraph
@@ -46,7 +46,10 @@ def _with_one_less(spec: KernelSpec) -> KernelSpec | None:
     graph = ReadGraph(spec)
     if not graph.has_one_meaning or not is_known(graph.ops):
         return None
+    walked = {loop.dim for loop in every(Iterate, spec.graph)}
     for guard in _guards(graph):
+        if guard.kept.dim in walked:
+            continue
         zeros = {
             name
             for name, choice in graph.choices.items()

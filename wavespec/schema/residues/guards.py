@@ -87,7 +87,8 @@ def _guard(of: Sum, modulus: int, summed: Collection[str]) -> Guard | None:
     kept, term = sorted(digits, key=lambda digit: digit.dim in summed)
     if kept.dim in summed or term.dim not in summed or gcd(terms[term], modulus) > 1:
         return None
-    return Guard(kept, terms[kept], term, terms[term], of.constant, modulus)
+    steps = [terms[one] % modulus for one in (kept, term)]
+    return Guard(kept, steps[0], term, steps[1], of.constant % modulus, modulus)
 
 
 def summed_dims(ops: Sequence[Op], types: Mapping[str, ValueType]) -> set[str]:

@@ -1,16 +1,18 @@
-"""A digit of the index along a dim goes in; the dim that counts every so manieth of it, and what each digit is then, come
+"""A digit of the index along a dim goes in; a dim that counts every so manieth of it, and what digits are then, come
 out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 
 from wavespec.schema.language.expressions import Binary, Call, Expression, Name, Num
 from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.made_kernels import free_name
 from wavespec.schema.residues.index_sums import (
+    Atom,
     Digit,
     Factors,
     Indices,
@@ -32,7 +34,7 @@ class NotSplit(Exception):
 def cuts_of(digits: Iterable[Digit], whole: Factors) -> tuple[Factors, ...]:
     """The sizes at which digits of a dim begin and end, each a multiple of the one before."""
     found = sorted({(), whole, *(cut for one in digits for cut in (one.low, one.high))}, key=len)
-    if not all(includes(high, low) for low, high in zip(found, found[1:], strict=False)):
+    if not all(includes(high, low) for low, high in pairwise(found)):
         raise NotSplit
     return tuple(found)
 
@@ -55,6 +57,8 @@ class SplitDim:
     """Of the digit of the shorter dim."""
     is_exact: bool
     """Whether the digit had a multiple of ``count`` values, so that none are beyond them now."""
+    is_summed: bool
+    """Whether values beyond add zeros to a sum, wherever they are."""
 
     @property
     def new_cuts(self) -> tuple[Factors, ...]:
@@ -71,7 +75,7 @@ class SplitDim:
             found += self._atom(atom).times(number)
         return found
 
-    def _atom(self, atom: object) -> Sum:
+    def _atom(self, atom: Atom) -> Sum:
         if isinstance(atom, Digit) and atom.dim == self.digit.dim:
             return self._digits(atom)
         if isinstance(atom, Made):
@@ -79,14 +83,14 @@ class SplitDim:
             if atom.function == "//" and (number := parts[1].number):
                 return parts[0].over(number)
             return Sum(((Made(atom.function, parts), 1),))
-        return Sum.of(((atom, 1),))  # type: ignore[arg-type]
+        return Sum(((atom, 1),))
 
     def _digits(self, of: Digit) -> Sum:
         first, last = self.cuts.index(of.low), self.cuts.index(of.high)
         found, below = Sum(), Sum(constant=1)
         for low, high in zip(self.cuts[first:last], self.cuts[first + 1 : last + 1], strict=True):
             is_split = low == self.digit.low
-            if is_split and not self.is_exact and last - first > 1:
+            if is_split and not (self.is_exact or self.is_summed) and last - first > 1:
                 raise NotSplit
             part = digit_sum(self.name, self._cut(low), self._cut(high))
             part = part.times(self.count) + self.first if is_split else part
@@ -100,7 +104,9 @@ class SplitDim:
         return joined(between(between(self.digit.low, self.digit.high), cut), self.size)
 
 
-def split_dim(spec: KernelSpec, digit: Digit, digits: Iterable[Digit], count: int, first: Sum, name: str) -> SplitDim:
+def split_dim(
+    spec: KernelSpec, digit: Digit, digits: Iterable[Digit], count: int, first: Sum, name: str, *, is_summed: bool
+) -> SplitDim:
     """A dim split by one of its digits, of all ``digits`` that places have of it.
 
     Raises:
@@ -108,7 +114,9 @@ def split_dim(spec: KernelSpec, digit: Digit, digits: Iterable[Digit], count: in
     """
     indices = Indices(spec)
     cuts = cuts_of(digits, indices.factors(digit.dim))
-    if (digit.low, digit.high) not in zip(cuts, cuts[1:], strict=False):
+    if (digit.low, digit.high) not in pairwise(cuts):
+        raise NotSplit
+    if spec.dims[digit.dim].fold or not digit.dim.isidentifier():
         raise NotSplit
     radix, about = between(digit.low, digit.high), dict[str, Dim]()
     is_exact = includes(radix, primes(count))
@@ -117,7 +125,7 @@ def split_dim(spec: KernelSpec, digit: Digit, digits: Iterable[Digit], count: in
     elif all(one.isdigit() for one in radix):
         size = primes(-(-prod(map(int, radix)) // count))
     else:
-        own = next((dim for dim in spec.dims if indices.factors(dim) == radix), None)
+        own = next((dim for dim in spec.dims if dim.isidentifier() and indices.factors(dim) == radix), None)
         if own is None:
             raise NotSplit
         of = spec.dims[own]
@@ -125,7 +133,7 @@ def split_dim(spec: KernelSpec, digit: Digit, digits: Iterable[Digit], count: in
         least, most = -(-of.min // count), None if of.max is None else -(-of.max // count)
         equals = Call("ceildiv", (Name(own), Num(count)))
         about[quotient], size = Dim(equals=equals, min=least, max=most), (quotient,)
-    found = SplitDim(digit, count, first, name, about, cuts, size, is_exact)
+    found = SplitDim(digit, count, first, name, about, cuts, size, is_exact, is_summed)
     total = found.new_cuts[-1]
     if about and total == size and name not in spec.dims:
         return replace(found, name=size[0])

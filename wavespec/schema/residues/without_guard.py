@@ -1,4 +1,5 @@
-"""A guard of the sums of a spec goes in; the spec that sums up, for each residue of the results, the terms it leaves."""
+"""A guard of the sums of a spec goes in; the spec that sums up the terms it leaves, by residues of results, comes
+out."""
 
 from __future__ import annotations
 
@@ -56,10 +57,11 @@ class WithoutGuard:
         count = guard.residues
         self.residue = free_name(spec, f"{self._size_of(kept)}_residue") if count > 1 else ""
         own = digit_sum(self.residue, (), primes(count))
-        self.kept = split_dim(spec, kept, _of(kept, digits), count, own, self._shorter(kept.dim))
-        with_kept = spec.model_copy(update={"dims": {**spec.dims, **self.kept.about}})
-        first = guard.first_term(own)
-        self.term = split_dim(with_kept, term, _of(term, digits), guard.modulus, first, self._shorter(term.dim))
+        others, name = _of(kept, digits), self._shorter(kept.dim)
+        self.kept = split_dim(spec, kept, others, count, own, name, is_summed=False)
+        spec = spec.model_copy(update={"dims": {**spec.dims, **self.kept.about}})
+        others, name, first = _of(term, digits), self._shorter(term.dim), guard.first_term(own)
+        self.term = split_dim(spec, term, others, guard.modulus, first, name, is_summed=True)
         residues = {self.residue: Dim(value=count)} if count > 1 else {}
         self.dims = {**spec.dims, **residues, **self.kept.about, **self.term.about}
         self.names = {kept.dim: self.kept.name, term.dim: self.term.name}
@@ -78,7 +80,8 @@ class WithoutGuard:
     def _size_of(self, digit: Digit) -> str:
         """A dim as long as a digit, for its name."""
         factors, dims = between(digit.low, digit.high), self.graph.spec.dims
-        return next((dim for dim in dims if self.graph.indices.factors(dim) == factors), digit.dim)
+        named = (dim for dim in dims if dim.isidentifier())
+        return next((dim for dim in named if self.graph.indices.factors(dim) == factors), digit.dim)
 
     def _shorter(self, dim: str) -> str:
         """The name of what a dim becomes: its own where nothing asks for its size."""
@@ -96,7 +99,7 @@ class WithoutGuard:
             if isinstance(op, Size):
                 yield op.dim
             for tree in op.at.values() if isinstance(op, Read | Write) else ():
-                yield from (str(one.arguments[0]) for one in tree.walk() if _is_call(one, "size"))
+                yield from (str(one.arguments[0]) for one in tree.walk() if isinstance(one, Call) and _is_size(one))
         for tree in self.graph.trees.values():
             yield from _sizes_in(tree)
 
@@ -113,8 +116,9 @@ class WithoutGuard:
 
     def _body(self, body: Sequence[AnyOp]) -> Iterator[AnyOp]:
         reads = {op.name: op for op in body if isinstance(op, Read)}
-        chosen = {op.name: self.graph.choices[op.name] for op in body if getattr(op, "name", "") in self.graph.choices}
-        chosen = {name: choice for name, choice in chosen.items() if self._has_guard(choice)}
+        formulas = [op.name for op in body if isinstance(op, Formula)]
+        chosen = {name: self.graph.choices[name] for name in formulas if name in self.graph.choices}
+        chosen = {name: choice for name, choice in chosen.items() if any(map(self._is_guard, choice.conditions))}
         only = {one.then: name for name, one in chosen.items() if one.then in reads and self.graph.uses(one.then) == 1}
         left = {
             name: self._left(choice, reads.get(choice.then) if choice.then in only else None)
@@ -150,9 +154,6 @@ class WithoutGuard:
                 return op.model_copy(update={"dim": along[0] if isinstance(op.dim, str) else along})
             case _:
                 return op
-
-    def _has_guard(self, choice: Choice) -> bool:
-        return any(self._is_guard(one) for one in choice.conditions)
 
     def _is_guard(self, condition: Expression) -> bool:
         return guard_of(condition, self.graph.indices, (self.guard.term.dim,)) == self.guard
@@ -239,7 +240,7 @@ class WithoutGuard:
     def _replaced(self, tree: Expression, *, of_formulas: bool) -> Expression:
         """An expression of the dims as they are now; the same where nothing is another one."""
         indices = self.graph.indices
-        is_long = of_formulas and any(_is_call(one, "i64") or self._is_long(one) for one in tree.walk())
+        is_long = of_formulas and any(map(self._is_long, tree.walk()))
         found = None if is_long else indices.formula(tree) if of_formulas else indices.place(tree)
         if found is not None:
             if not any(isinstance(one, Digit) and one.dim in self.names for one in found.atoms()):
@@ -255,21 +256,24 @@ class WithoutGuard:
         return _with_children(tree, children)
 
     def _is_long(self, tree: Expression) -> bool:
-        return isinstance(tree, Name) and tree.name in self.graph.types and self.graph.types[tree.name].dtype == "i64"
+        """Whether a part of a formula has another type than indices have."""
+        if isinstance(tree, Name):
+            return tree.name in self.graph.types and self.graph.types[tree.name].dtype == "i64"
+        return isinstance(tree, Call) and tree.function == "i64"
 
 
 def _of(digit: Digit, digits: Sequence[Digit]) -> list[Digit]:
     return [one for one in digits if one.dim == digit.dim]
 
 
-def _is_call(tree: Expression, function: str) -> bool:
-    return isinstance(tree, Call) and tree.function == function
+def _is_size(call: Call) -> bool:
+    return call.function == "size"
 
 
 def _sizes_in(tree: Expression) -> Iterator[str]:
     if isinstance(tree, Name):
         yield tree.name
-    for child in tree.children if not _is_call(tree, "index") else ():
+    for child in tree.children if not isinstance(tree, Call) or tree.function != "index" else ():
         yield from _sizes_in(child)
 
 

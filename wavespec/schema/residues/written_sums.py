@@ -37,7 +37,8 @@ class SumWriter:
         numbers = [int(one) for one in factors if one.isdigit()]
         names = [one for one in factors if not one.isdigit()]
         if names:
-            own = [dim for dim in (*names, *self.indices.dims) if self.indices.factors(dim) == factors]
+            dims = [dim for dim in (*names, *self.indices.dims) if dim.isidentifier()]
+            own = [dim for dim in dims if self.indices.factors(dim) == factors]
             if own:
                 return self._size(own[0])
         parts = [*([Num(prod(numbers))] if prod(numbers) != 1 or not names else []), *map(self._size, names)]
@@ -50,11 +51,10 @@ class SumWriter:
         return Call("size", (Name(dim),))
 
     def _atom(self, atom: Atom) -> Expression:
-        match atom:
-            case Size(dim=dim):
-                return self._size(dim)
-            case Digit(dim=dim, low=low, high=high):
-                return self._digit(dim, low, high)
+        if isinstance(atom, Size):
+            return self._size(atom.dim)
+        if isinstance(atom, Digit):
+            return self._digit(atom.dim, atom.low, atom.high)
         first, *others = map(self.write, atom.arguments)
         if atom.function in FUNCTIONS:
             function = FUNCTIONS[atom.function] if self.of_formulas else atom.function
