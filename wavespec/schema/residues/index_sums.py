@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from wavespec.schema.language.expressions import Binary, Call, Expression, Name, Num, Unary
@@ -139,9 +139,9 @@ def between(low: Factors, high: Factors) -> Factors:
 class Indices:
     """The dims and parameters of a spec, and what values are that follow from indices alone."""
 
-    def __init__(self, spec: KernelSpec, values: Mapping[str, Sum] | None = None) -> None:
+    def __init__(self, spec: KernelSpec) -> None:
         self.dims, self.params = spec.dims, resolve_params(spec)
-        self.values: dict[str, Sum] = dict(values or {})
+        self.values: dict[str, Sum] = {}
         self._factors: dict[str, Factors] = {}
 
     def factors(self, dim: str) -> Factors:
