@@ -30,6 +30,7 @@ from wavespec.schema.language.models import Case, KernelSpec, Space, TargetOverr
 from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
 from wavespec.schema.plans.tiles import Tiles, has_producers, tiles_of
+from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
 from wavespec.schema.whole_accesses import whole_accesses
 
@@ -50,6 +51,7 @@ def planned(spec: KernelSpec) -> KernelSpec:
     constraints = [*spec.constraints, *(one for over in overrides for one in over.constraints or ())]
     if any(isinstance(one, _SPLITS) for one in constraints) or not _needs_tiles(spec):
         return spec
+    spec = by_residues(spec)
     roles = roles_of(spec)
     return with_tiled_loops(spec) if roles is None else _Plan(spec, roles).spec_with_tiles()
 
