@@ -332,8 +332,8 @@ class ThreadBuilder:
             for at in range(one.vector.elements):
                 left = self.slice(one, at, 1, one.name)
                 right = left if other == one else self.slice(other, at, 1, other.name)
-                added = ("mul", left, right) if total is None else ("fma", left, right, total)
-                total = self.elementwise(*added, hint=hint)
+                before = () if total is None else (total,)
+                total = self.elementwise("fma" if before else "mul", left, right, *before, hint=hint)
         assert total is not None
         return total
 
