@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -32,11 +33,11 @@ _is_capturing: Callable[[], bool] = (
 class _Executable(_POINTER):
     """A graph, as functions of the driver take it, which has it back when nobody refers to it."""
 
-    give_back: Callable[..., int] | None = None
+    give_back: Callable[[_Executable], object] | None = None
 
     def __del__(self) -> None:
         if self.value and self.give_back is not None:
-            self.give_back(self)  # what is under way ends first
+            self.give_back(self)
 
 
 class LaunchGraphs:
@@ -88,18 +89,28 @@ class LaunchGraphs:
     def _made(self, node: Any) -> _Executable | None:
         """The graph of one kernel; None where the driver makes none."""
         graph, added, executable = _POINTER(), _POINTER(), _Executable()
-        mode = ctypes.c_int(_RELAXED)  # another thread may capture a stream of its own
-        self._exchange_mode(ctypes.byref(mode))
-        try:
+        with self._beside_captures():
             if self._create(ctypes.byref(graph), 0):
                 return None
             failed = self._add(ctypes.byref(added), graph, None, 0, node)
             failed = failed or self._instantiate(ctypes.byref(executable), graph, 0)
             self._destroy(graph)
+        executable.give_back = self._given_back
+        return None if failed else executable
+
+    def _given_back(self, executable: _Executable) -> None:
+        with self._beside_captures():
+            self._give_back(executable)  # what is under way ends first
+
+    @contextmanager
+    def _beside_captures(self) -> Iterator[None]:
+        """What is made and given back may take and free memory, by which a capture of another thread would end."""
+        mode = ctypes.c_int(_RELAXED)
+        self._exchange_mode(ctypes.byref(mode))
+        try:
+            yield
         finally:
             self._exchange_mode(ctypes.byref(mode))
-        executable.give_back = self._give_back
-        return None if failed else executable
 
     def _keep(self, idle: list[Callable[[], int]]) -> None:
         self._kept.append(idle)
