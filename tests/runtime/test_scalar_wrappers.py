@@ -32,7 +32,7 @@ def test_members_of_families_get_scalars() -> None:
         FamilyWrapperInput("k", "", "specs/k.wave.yaml", "0" * 64, (WrapperPick("dtype", "x"),), members)
     )
     assert "def k(x: Tensor, *, alpha: float = 1.0, n: int = 4, out: Tensor | None = None) -> Tensor:" in text
-    assert "kernels = _member(x)\n" in text and "(alpha, n) = kernels.scalars(alpha, n)" in text, "n shapes calls"
+    assert "made = _DIRECT.new(x, scalars=(alpha, n))\n" in text and "(alpha, n) = _member(x).scalars(alpha, n)" in text
     assert "return _member(x).new(x, scalars=(alpha, n))" in text
     assert "return _FAKES[_member(x).name](x, alpha, n)" in text
     assert text.count('ScalarParameter("n", "i64", 4, 0, None, False)') == 2

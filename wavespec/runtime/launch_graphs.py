@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -67,7 +67,7 @@ class LaunchGraphs:
             left -= 1
             if left == 0 and (graph := self._made(node)) is not None:
                 left = _OFTEN  # until it is made again, should it go
-                idle.append(partial(self._launch, graph, _POINTER.from_param(stream)))
+                idle.append(partial(self._launch, graph, _POINTER(stream)))
                 self._keep(idle)
             return launch()
 
@@ -103,7 +103,7 @@ class LaunchGraphs:
             self._give_back(executable)  # what is under way ends first
 
     @contextmanager
-    def _beside_captures(self) -> Iterator[None]:
+    def _beside_captures(self) -> Generator[None]:
         """What is made and given back may take and free memory, by which a capture of another thread would end."""
         mode = ctypes.c_int(_RELAXED)
         self._exchange_mode(ctypes.byref(mode))
