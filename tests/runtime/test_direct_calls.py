@@ -345,7 +345,7 @@ def test_launches_on_a_gpu_are_bound_for_a_stream_and_made_on_the_current_one(mo
 def test_known_calls_of_a_family_look_for_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caller_module, "_current_gpu", lambda: 1)
     monkeypatch.setattr(module, "_current_gpu", lambda: 1)
-    monkeypatch.setattr(module, "_current_stream", lambda gpu: gpu)
+    monkeypatch.setattr(module, "_current_stream", int)
     members = {rows: _OnGpu() for rows in (K, K + 1)}
     looked_for: list[int] = []
 
