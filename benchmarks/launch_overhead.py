@@ -19,7 +19,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -85,13 +84,14 @@ def calls_of(wrapper: ModuleType, device: torch.device, size: int) -> dict[str, 
     launcher = call.launcher
     assert isinstance(launcher, cuda.CudaLauncher)
     addresses = tuple(tensor.data_ptr() for tensor in tensors)
-    bound = launcher.bind(addresses, call.plan)
-    assert isinstance(bound, partial)
-    bare, arguments = bound.func, bound.args
+    bound = launcher._bound_launch(cuda._current_stream(launcher._index), addresses, (), call.plan)
+    assert bound is not None
+    bare, arguments = bound.launch.func, bound.launch.args
     calls: dict[str, Callable[[], Any]] = {BARE: lambda: bare(*arguments)}
     if device.type == "cuda":
         calls |= bindings_launch(launcher, call.plan.grid, table_of(launcher, arguments[0]))
     calls |= {
+        "driver, often": bound.often,
         "launcher": lambda: launcher.launch(tensors, addresses, call.plan),
         "kernel.raw": lambda: kernel.raw(a, b, c),
         "kernel, out=": lambda: kernel(a, b, out=c),

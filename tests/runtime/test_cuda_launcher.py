@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import threading
 from dataclasses import replace
 from typing import Any
@@ -15,6 +17,7 @@ from tests.runtime.standins import gemm_interface, scaled_interface
 from wavespec.runtime import ArgumentError, ArtifactError, Binary, KernelArtifact, TensorMap
 from wavespec.runtime import cuda_launcher as module
 from wavespec.runtime.cuda_launcher import CudaLauncher
+from wavespec.runtime.launch_graphs import NODE
 from wavespec.runtime.launch_plan import make_plan
 
 _PTX = Binary("sm_90a", "ptx", b".version 8.3")
@@ -201,3 +204,26 @@ def test_other_launch_errors_say_what_was_asked() -> None:
     text = r"cuLaunchKernelEx: error 701 \(grid \(9, 1, 1\), workgroup \(256, 1, 1\)"
     with pytest.raises(RuntimeError, match=text):
         _launch(launcher, [torch.zeros(1)] * 3, artifact, **_SIZES)
+
+
+class _Graphs:
+    """Takes note of what a graph would be made of."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+
+    def when_often(self, launch: Any, node: Any, stream: int) -> Any:
+        self.nodes.append((node, stream))
+        return launch
+
+
+def test_the_node_of_a_graph_is_the_launch() -> None:
+    artifact, cuda, tensors = _gemm(shared_memory_bytes=65536), StandInCuda(_GEMM), _operands()
+    driver, graphs = cuda.driver, _Graphs()
+    driver.__dict__["graphs"] = graphs
+    plan = make_plan(artifact, _SIZES)
+    bound: Any = CudaLauncher(artifact, [_PTX], _CPU, driver).bind([tensor.data_ptr() for tensor in tensors], plan)
+    ((node, stream),) = graphs.nodes
+    place, table = (ctypes.cast(one, ctypes.c_void_p).value or 0 for one in (node, bound.args[2]))
+    read = struct.unpack(f"={NODE}", ctypes.string_at(place, struct.calcsize(f"={NODE}")))
+    assert read == (FUNCTION, *plan.grid, *artifact.workgroup_size, 65536, table) and stream == 1000

@@ -340,3 +340,24 @@ def test_launches_on_a_gpu_are_bound_for_a_stream_and_made_on_the_current_one(mo
     assert caller.bound[2:] == caller.launched[-20:] == [(*addresses[:2], one.data_ptr()) for one in made]
     gpu[0] = 0
     assert not caller.direct.write(*tensors) and caller.direct.new(*tensors[:2]) is None
+
+
+def test_known_calls_of_a_family_look_for_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caller_module, "_current_gpu", lambda: 1)
+    monkeypatch.setattr(module, "_current_gpu", lambda: 1)
+    monkeypatch.setattr(module, "_current_stream", int)
+    members = {rows: _OnGpu() for rows in (K, K + 1)}
+    looked_for: list[int] = []
+
+    def member(a: Tensor, b: Tensor) -> Caller:
+        looked_for.append(len(b))
+        return members[len(b)]
+
+    family, a = module.DirectCalls(member, 2), integers(M, K)
+    for rows, caller in members.items():
+        tensors = (a, integers(rows, K), integers(M, rows))
+        assert not family.write(*tensors), "nobody called it before"
+        caller.write(*tensors)
+        looked_for.clear()
+        assert all(family.write(*tensors) for _ in range(3)) and looked_for == [rows]
+        assert len(caller.launched) == 4

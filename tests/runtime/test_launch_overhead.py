@@ -21,6 +21,7 @@ from wavespec.runtime import Binary, TensorMap, cuda_launcher
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "launch_overhead.py"
 WAYS = [
     "driver, prebuilt arguments",
+    "driver, often",
     "launcher",
     "kernel.raw",
     "kernel, out=",

@@ -20,7 +20,8 @@ def _kernel(name: str, dtype: str, *, updated: bool = False) -> WrapperInput:
 def test_kernels_that_change_arguments_take_scalars() -> None:
     text = wrapper_module(_kernel("scale_", "f32", updated=True))
     assert "def scale_(x: Tensor, *, alpha: float = 1.0, n: int = 4) -> Tensor:" in text
-    assert "(alpha, n) = _KERNELS.scalars(alpha, n)\n        if _KERNELS.direct.write(x, scalars=(alpha, n)):" in text
+    assert "        if _KERNELS.direct.write(x, scalars=(alpha, n)):\n            return x\n" in text
+    assert "            return x\n        (alpha, n) = _KERNELS.scalars(alpha, n)\n" in text
     assert '"(Tensor(a!) x, float alpha=1.0, SymInt n=4) -> ()"' in text
     assert "        alpha: A factor; a number of f32.\n        n: a whole number of i64, at least 0.\n" in text
 
@@ -31,7 +32,7 @@ def test_members_of_families_get_scalars() -> None:
         FamilyWrapperInput("k", "", "specs/k.wave.yaml", "0" * 64, (WrapperPick("dtype", "x"),), members)
     )
     assert "def k(x: Tensor, *, alpha: float = 1.0, n: int = 4, out: Tensor | None = None) -> Tensor:" in text
-    assert "kernels = _member(x)\n" in text and "(alpha, n) = kernels.scalars(alpha, n)" in text
+    assert "made = _DIRECT.new(x, scalars=(alpha, n))\n" in text and "(alpha, n) = _member(x).scalars(alpha, n)" in text
     assert "return _member(x).new(x, scalars=(alpha, n))" in text
     assert "return _FAKES[_member(x).name](x, alpha, n)" in text
     assert text.count('ScalarParameter("n", "i64", 4, 0, None, False)') == 2

@@ -126,10 +126,14 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
     optional = [tensor.name for tensor in whole.inputs if tensor.optional]
     looked_at = list(dict.fromkeys(pick.name for pick in family.picks if pick.what != "keyword"))
     of_call = [_of_call(name, pick, pick.name in optional) for pick in family.picks]
+    # What picks the member, and what shapes a call, is seen by who knows the calls of tensors.
+    is_lacked = any(one.optional for one in (*whole.inputs, *whole.scalars))
+    is_told = not (keywords or is_lacked or any(one.parameter.shapes for kernel in kernels for one in kernel.scalars))
     context = call_context(whole, kernels, keywords) | {
         "picks": [{"words": pick.words, "code": code} for pick, code in zip(family.picks, of_call, strict=True)],
         "looked_at": looked_at,
         "needed": [name for name in looked_at if name not in optional],
+        "is_told": is_told,
         "sizes_pick": any(pick.what == "size" for pick in family.picks),
         "key": tuple_text(of_call)[1:-1] or "()",
         "of_one_dtype": _dtypes_of_one(family),
@@ -146,8 +150,9 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
         ],
         "fakes": different.values(),
     }
+    direct = ["_DIRECT"] if is_told else []
     new = ["_new"] if whole.outputs else []
-    defines = ["__all__", "_FOLDER", "_MEMBERS", name, f"{name}_raw", "_member", *new, "_write"]
+    defines = ["__all__", "_FOLDER", "_MEMBERS", name, f"{name}_raw", "_member", *direct, *new, "_write"]
     defines += [*different, "_FAKES", f"_{name}_fake", *operators(whole)]
     return render("family.py.jinja", defines, context)
 

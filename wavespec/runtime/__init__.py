@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from wavespec.runtime.artifact import ArtifactCase, Assumption, Dim, KernelArtifact, TensorMap, TensorParameter
     from wavespec.runtime.checks import PLAIN_TYPES, ArgumentError, ArgumentTypeError, no_backward
     from wavespec.runtime.code import ArtifactError, Binary
+    from wavespec.runtime.direct_calls import DirectCalls
     from wavespec.runtime.family import given_tensors, no_member, no_tensor, size_in
     from wavespec.runtime.kernel import Kernel
     from wavespec.runtime.kernel_set import KernelSet
@@ -26,6 +27,7 @@ _HOMES = {
     "Assumption": "wavespec.runtime.artifact",
     "Binary": "wavespec.runtime.code",
     "Dim": "wavespec.runtime.artifact",
+    "DirectCalls": "wavespec.runtime.direct_calls",
     "Kernel": "wavespec.runtime.kernel",
     "KernelArtifact": "wavespec.runtime.artifact",
     "KernelSet": "wavespec.runtime.kernel_set",
@@ -56,6 +58,7 @@ __all__ = [
     "Assumption",
     "Binary",
     "Dim",
+    "DirectCalls",
     "Kernel",
     "KernelArtifact",
     "KernelSet",

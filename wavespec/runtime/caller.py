@@ -123,7 +123,7 @@ class Caller(ABC):
         self._calls: dict[tuple[Any, ...], Call] = {}
         self._is_strided = False
         """Whether some tensors may have any strides; known from the first call on."""
-        self.direct = DirectCalls(self, input_count)
+        self.direct = DirectCalls(lambda *_: self, input_count, self.scalars if self.scalars.shape else None)
 
     @abstractmethod
     def prepare(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wavespec.runtime.code import ArtifactError
+from wavespec.runtime.launch_graphs import LaunchGraphs
 
 _LIBRARY: Final = "libcuda.so.1"
 _POINTER, _U32, _INT = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int
@@ -41,6 +42,14 @@ class CudaDriver:
         self._get_function = self._function("cuModuleGetFunction", _POINTER, _POINTER, ctypes.c_char_p)
         self._set_attribute = self._function("cuFuncSetAttribute", _POINTER, _INT, _INT)
         self._get_error_name = self._function("cuGetErrorName", _INT, _POINTER)
+
+    @functools.cached_property
+    def graphs(self) -> LaunchGraphs | None:
+        """None of drivers before CUDA 12."""
+        try:
+            return LaunchGraphs(self._function)
+        except ArtifactError:
+            return None
 
     @functools.cached_property
     def encode_tiled(self) -> Callable[..., int]:

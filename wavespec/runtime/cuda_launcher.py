@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import sub
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from wavespec.runtime.artifact import TENSOR_MAP_BYTES, KernelArtifact
 from wavespec.runtime.checks import ArgumentError
 from wavespec.runtime.code import ArtifactError, Binary
 from wavespec.runtime.cuda_driver import CudaDriver, DriverError, cuda_driver
+from wavespec.runtime.launch_graphs import NODE
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.tensor_maps import TensorMaps
 
@@ -44,8 +45,9 @@ _CONFIG_BYTES: Final = struct.calcsize(f"={_CONFIG}")
 
 
 class _Memory:
-    """Where the driver reads one launch: the configuration, what parameters point to, and the table by which it finds
-    them, in the order of the kernel. It is written once, so that threads may launch from it at the same time."""
+    """Where the driver reads one launch: the configuration, what parameters point to, the table by which it finds them,
+    in the order of the kernel, and all that again for a graph. It is written once, so that threads may launch from it
+    at the same time."""
 
     def __init__(self, artifact: KernelArtifact) -> None:
         tensors, maps, sizes = len(artifact.tensors), len(artifact.tensor_maps), artifact.constant_count
@@ -61,10 +63,11 @@ class _Memory:
             *range(first_size, first_size + 4 * sizes, 4),
         )
         values = f"{TENSOR_MAP_BYTES}s" * maps + f"{pointers}Q{sizes}i{4 * (sizes % 2)}x"
-        self._format = struct.Struct(f"={_CONFIG}{values}{len(self._offsets)}Q")
+        self._node_at = self._table_at + 8 * len(self._offsets)
+        self._format = struct.Struct(f"={_CONFIG}{values}{len(self._offsets)}Q{NODE}")
 
-    def write(self, shape: Sequence[int], stream: int, values: Sequence[object]) -> tuple[Any, Any]:
-        """Configuration and table, as `CudaDriver.launch` takes them; they hold the memory.
+    def write(self, function: int, shape: Sequence[int], stream: int, values: Sequence[object]) -> tuple[Any, Any, Any]:
+        """Configuration and table, as `CudaDriver.launch` takes them, and the node of a graph; they hold the memory.
 
         Errors: `struct.error` for a number that does not fit.
         """
@@ -72,8 +75,10 @@ class _Memory:
         skipped = -ctypes.addressof(memory) % _CONFIG_BYTES  # tensor maps are aligned to 64 bytes
         start = ctypes.addressof(memory) + skipped
         table = (start + offset for offset in self._offsets)
-        self._format.pack_into(memory, skipped, *shape, stream, *values, *table)
-        return ctypes.byref(memory, skipped), ctypes.byref(memory, skipped + self._table_at)
+        node = (function, *shape, start + self._table_at)
+        self._format.pack_into(memory, skipped, *shape, stream, *values, *table, *node)
+        config, table_of, node_of = (ctypes.byref(memory, skipped + at) for at in (0, self._table_at, self._node_at))
+        return config, table_of, node_of
 
 
 def _nothing(*_: int) -> int:
@@ -84,6 +89,15 @@ def _unless_captured(launch: Callable[[], int], scratch: Sequence[Tensor]) -> in
     """A launch with the scratch memory of a stream, which is kept as long as the launch is."""
     del scratch
     return 1 if _is_capturing() else launch()
+
+
+class _Bound(NamedTuple):
+    """A launch whose arguments are written."""
+
+    launch: partial[int]
+    """Of the kernel."""
+    often: Callable[[], int]
+    """The same, for who makes it many times."""
 
 
 class _Thread(threading.local):
@@ -110,7 +124,7 @@ class CudaLauncher:
         self._driver = driver or cuda_driver()
         self._thread = _Thread(self._bind_context)
         self._memory = _Memory(artifact)
-        self._bound: dict[tuple[int, ...], partial[int]] = {}
+        self._bound: dict[tuple[int, ...], _Bound] = {}
         self._function = self._load(binaries)
         self._launch = self._driver.launch
         self._maps = TensorMaps(artifact, self._driver) if artifact.tensor_maps else None
@@ -121,10 +135,10 @@ class CudaLauncher:
         of the current stream."""
         stream = _current_stream(self._index)
         scratch = self._scratch_of(stream, plan) if plan.scratch_bytes else ()
-        launch = self._bound_launch(stream, addresses, tuple(map(Tensor.data_ptr, scratch)), plan)
-        if launch is None:
+        bound = self._bound_launch(stream, addresses, tuple(map(Tensor.data_ptr, scratch)), plan)
+        if bound is None:
             self._launch_on_copies(tensors, addresses, plan)
-        elif self._thread.is_prepared and (status := launch()):
+        elif self._thread.is_prepared and (status := bound.launch()):
             raise self._launch_error(str(self._driver.error("cuLaunchKernelEx", status)), plan)
 
     def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[..., int]:
@@ -134,16 +148,17 @@ class CudaLauncher:
             return _nothing  # what a launch reads is never changed
         stream = _current_stream(self._index)
         if not plan.scratch_bytes:
-            return self._bound_launch(stream, addresses, (), plan) or _nothing
+            bound = self._bound_launch(stream, addresses, (), plan)
+            return bound.often if bound else _nothing
         if _is_capturing() or not all(isinstance(size, int) for size in self._artifact.scratch_bytes):
             return _nothing  # scratch memory may be made anew, larger or for a graph
         scratch = self._scratch_of(stream, plan)
-        launch = self._bound_launch(stream, addresses, tuple(map(Tensor.data_ptr, scratch)), plan)
-        return partial(_unless_captured, launch, scratch) if launch else _nothing
+        bound = self._bound_launch(stream, addresses, tuple(map(Tensor.data_ptr, scratch)), plan)
+        return partial(_unless_captured, bound.often, scratch) if bound else _nothing
 
     def _bound_launch(
         self, stream: int, addresses: Sequence[int], scratch: Sequence[int], plan: LaunchPlan
-    ) -> Callable[[], int] | None:
+    ) -> _Bound | None:
         """Kept for the next one with the same; None where an address is not one that the code takes."""
         key = (stream, *addresses, *scratch, *plan.constants)
         bound = self._bound.get(key)
@@ -155,13 +170,15 @@ class CudaLauncher:
         maps = self._maps(addresses, plan) if self._maps else ()
         shape = (*plan.grid, *self._artifact.workgroup_size, self._artifact.shared_memory_bytes)
         try:
-            config, table = self._memory.write(shape, stream, (*maps, *pointers, *scratch, *plan.constants))
+            written = self._memory.write(self._function, shape, stream, (*maps, *pointers, *scratch, *plan.constants))
         except struct.error as error:
             raise self._launch_error(str(error), plan) from error
         if len(self._bound) >= _BOUND_KEPT:
             self._bound.clear()
-        function = ctypes.c_void_p.from_param(self._function)
-        bound = self._bound[key] = partial(self._launch, config, function, table, None)
+        config, table, node = written
+        launch = partial(self._launch, config, ctypes.c_void_p.from_param(self._function), table, None)
+        graphs = self._driver.graphs
+        bound = self._bound[key] = _Bound(launch, graphs.when_often(launch, node, stream) if graphs else launch)
         return bound
 
     def _launch_on_copies(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
