@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import accumulate, compress, groupby
 from typing import ClassVar
 
-from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import ATOMIC, BIND, LOAD, PURE, STORE
+from wavespec.ir.kernel import Kernel, Op, rewrite
+from wavespec.ir.thread_ops import ATOMIC, BIND, FOR, LOAD, MMA, PURE, STORE
 from wavespec.lower.base import Pass
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, values_are_used
 from wavespec.targets.machine import Machine
@@ -29,6 +29,8 @@ class SinkArithmetic(Pass):
             row stay so.  Loads stand some way ahead of their use; on machines that reorder them they stay.
             Where several workgroups share the registers of a processor, and rows fill them, what is loaded for the
             results is loaded where they are stored, one after the other, and not before lanes have met.
+            Where one lane has a whole tile, so do steps of loops without products: what a step carries on is made one
+            fragment after the other, beside the registers of all sums.
     """
 
     name: ClassVar[str] = "sink-arithmetic"
@@ -36,6 +38,8 @@ class SinkArithmetic(Pass):
     ensures = (values_are_used,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if machine.lanes == 1:
+            kernel = replace(kernel, body=rewrite(kernel.body, _piece_by_piece, FOR))
         read = {memory.name for memory in kernel.memories if memory.role == "input"}
         inputs = set[str]() if machine.out_of_order else read
         # What depends on a symbol stays behind the operation that says what it stands for.
@@ -59,6 +63,29 @@ class SinkArithmetic(Pass):
         met = result.index(first) + 1 if first is not None and is_crowded else 0
         parts = result[:met], result[met:]
         return replace(kernel, body=tuple(op for part in parts for op in _ahead(part, inputs, bound)))
+
+
+def _piece_by_piece(loop: Op) -> tuple[Op, ...]:
+    """A loop with the arithmetic of a step, and its loads where it stores nothing, in the order of their use."""
+    body = loop.body
+    if any(op.is_(MMA, BIND) for op in body.ops):
+        return (loop,)
+    is_read_only = not any(op.is_(STORE, ATOMIC) for op in loop.walk())
+    waiting: dict[str, Op] = {}
+    fixed: list[Op] = []
+    for op in body.ops:
+        if op.is_(PURE) or (is_read_only and op.is_(LOAD)):
+            waiting[op.result.name] = op
+        else:
+            fixed.append(op)
+    ops: list[Op] = []
+    for op in fixed:
+        for name in _needed(op):
+            ops += _with_operands(name, waiting)
+        ops.append(op)
+    for value in body.yields:
+        ops += _with_operands(value.name, waiting)
+    return (replace(loop, region=replace(body, ops=tuple(ops))),)
 
 
 def _first_meeting(kernel: Kernel) -> Op | None:
