@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import accumulate, compress, groupby
 from typing import ClassVar
 
-from wavespec.ir.kernel import Kernel, Op, rewrite
-from wavespec.ir.thread_ops import ATOMIC, BIND, FOR, LOAD, MMA, PURE, STORE
+from wavespec.ir.kernel import Kernel, Op, Region, Value, rewrite
+from wavespec.ir.thread_ops import ATOMIC, BIND, FOR, LOAD, PURE, SLICE, STORE
 from wavespec.lower.base import Pass
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, values_are_used
 from wavespec.targets.machine import Machine
@@ -29,8 +29,8 @@ class SinkArithmetic(Pass):
             row stay so.  Loads stand some way ahead of their use; on machines that reorder them they stay.
             Where several workgroups share the registers of a processor, and rows fill them, what is loaded for the
             results is loaded where they are stored, one after the other, and not before lanes have met.
-            Where one lane has a whole tile, so do steps of loops without products: what a step carries on is made one
-            fragment after the other, beside the registers of all sums.
+            What a step of a loop carries on is made one after the other as well, where a lane has vectors of which
+            its registers hold fewer than all that steps make of the tile.
     """
 
     name: ClassVar[str] = "sink-arithmetic"
@@ -38,8 +38,8 @@ class SinkArithmetic(Pass):
     ensures = (values_are_used,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if machine.lanes == 1:
-            kernel = replace(kernel, body=rewrite(kernel.body, _piece_by_piece, FOR))
+        if machine.vector_registers:
+            kernel = replace(kernel, body=rewrite(kernel.body, lambda op: (_piece_by_piece(op, machine),), FOR))
         read = {memory.name for memory in kernel.memories if memory.role == "input"}
         inputs = set[str]() if machine.out_of_order else read
         # What depends on a symbol stays behind the operation that says what it stands for.
@@ -65,27 +65,44 @@ class SinkArithmetic(Pass):
         return replace(kernel, body=tuple(op for part in parts for op in _ahead(part, inputs, bound)))
 
 
-def _piece_by_piece(loop: Op) -> tuple[Op, ...]:
-    """A loop with the arithmetic of a step, and its loads where it stores nothing, in the order of their use."""
+def _piece_by_piece(loop: Op, machine: Machine) -> Op:
+    """A loop with what it computes in the order of its use, where registers hold that and not what the order of tiles
+    keeps alive."""
     body = loop.body
-    if any(op.is_(MMA, BIND) for op in body.ops):
-        return (loop,)
-    is_read_only = not any(op.is_(STORE, ATOMIC) for op in loop.walk())
-    waiting: dict[str, Op] = {}
-    fixed: list[Op] = []
+    if not all(op.is_(PURE, LOAD) for op in body.ops):
+        return loop
+    waiting = {op.result.name: op for op in body.ops}
+    ops = tuple(op for value in body.yields for op in _with_operands(value.name, waiting))
+    sooner = replace(body, ops=ops)
+    if not _most_registers(sooner, machine) <= machine.vector_registers < _most_registers(body, machine):
+        return loop
+    return replace(loop, region=sooner)
+
+
+def _most_registers(body: Region, machine: Machine) -> int:
+    """Vectors that are alive at a time: what a step carries on, and what it makes; slices are parts of others."""
+    whole: dict[str, str] = {}
     for op in body.ops:
-        if op.is_(PURE) or (is_read_only and op.is_(LOAD)):
-            waiting[op.result.name] = op
-        else:
-            fixed.append(op)
-    ops: list[Op] = []
-    for op in fixed:
-        for name in _needed(op):
-            ops += _with_operands(name, waiting)
-        ops.append(op)
-    for value in body.yields:
-        ops += _with_operands(value.name, waiting)
-    return (replace(loop, region=replace(body, ops=tuple(ops))),)
+        (name,) = (value.name for value in op.results)
+        whole[name] = whole[op.operands[0].name] if op.is_(SLICE) and op.operands[0].name in whole else name
+    whole |= {value.name: value.name for value in body.arguments}
+    last = {whole[value.name]: at for at, op in enumerate(body.ops) for value in op.operands if value.name in whole}
+    last |= {whole[value.name]: len(body.ops) for value in body.yields if value.name in whole}
+    alive = {value.name: _vectors(value, machine) for value in body.arguments}
+    most = sum(alive.values())
+    for at, op in enumerate(body.ops):
+        if whole[op.result.name] == op.result.name:
+            alive[op.result.name] = _vectors(op.result, machine)
+        for name in {whole[value.name] for value in op.operands if value.name in whole}:
+            if last[name] <= at:
+                alive.pop(name, None)
+        most = max(most, sum(alive.values()))
+    return most
+
+
+def _vectors(value: Value, machine: Machine) -> int:
+    kind = value.vector
+    return -(-kind.elements * kind.dtype.bits // (8 * machine.vector_bytes))
 
 
 def _first_meeting(kernel: Kernel) -> Op | None:
