@@ -80,22 +80,18 @@ def _piece_by_piece(loop: Op, machine: Machine) -> Op:
 
 
 def _most_registers(body: Region, machine: Machine) -> int:
-    """Vectors that are alive at a time: what a step carries on, and what it makes; slices are parts of others."""
-    whole: dict[str, str] = {}
-    for op in body.ops:
-        (name,) = (value.name for value in op.results)
-        whole[name] = whole[op.operands[0].name] if op.is_(SLICE) and op.operands[0].name in whole else name
-    whole |= {value.name: value.name for value in body.arguments}
-    last = {whole[value.name]: at for at, op in enumerate(body.ops) for value in op.operands if value.name in whole}
-    last |= {whole[value.name]: len(body.ops) for value in body.yields if value.name in whole}
+    """Vectors that are alive at a time: what a step carries on, and what it makes; what is cut is its parts."""
+    cut = {op.operands[0].name for op in body.ops if op.is_(SLICE)}
+    last = {value.name: at for at, op in enumerate(body.ops) for value in op.operands}
+    last |= {value.name: len(body.ops) for value in body.yields}
     alive = {value.name: _vectors(value, machine) for value in body.arguments}
     most = sum(alive.values())
     for at, op in enumerate(body.ops):
-        if whole[op.result.name] == op.result.name:
+        if op.result.name not in cut:
             alive[op.result.name] = _vectors(op.result, machine)
-        for name in {whole[value.name] for value in op.operands if value.name in whole}:
-            if last[name] <= at:
-                alive.pop(name, None)
+        for value in op.operands:
+            if last[value.name] == at:
+                alive.pop(value.name, None)
         most = max(most, sum(alive.values()))
     return most
 
