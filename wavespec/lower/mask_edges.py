@@ -8,7 +8,7 @@ from typing import ClassVar
 from wavespec.ir.declarations import Kind
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
-from wavespec.ir.tile_ops import MMA, TILE_OPS, WRITE
+from wavespec.ir.tile_ops import ITERATE, MMA, READ, TILE_OPS, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.empty_dims import dims_found_empty
 from wavespec.lower.tile_properties import accesses_are_masked, edges_are_masked, tiles_are_placed
@@ -25,7 +25,8 @@ class MaskEdges(Pass):
             spec (``multiple_of``, a fixed size) removes it, unless workgroups find the dim empty.  A read in place has
             ``clamped`` too, dims of the result: beyond their edge it may read the last element again, because what is
             computed there is never stored, and needs no check; one with a mapping checks the places that it computes,
-            and reads any element or 0.  ``reduce``, ``topk``, ``pad`` and ``join`` have
+            and reads any element or 0.  So has what a lane reads of several rows in each step of a loop, where one
+            lane has a whole tile.  ``reduce``, ``topk``, ``pad`` and ``join`` have
             ``masked`` where elements beyond the edge have to be left out.
     """
 
@@ -53,6 +54,9 @@ class MaskEdges(Pass):
             windows reads once what these share, if it is checked by its place alone."""
             return machine.lanes == 1 or (not products and windows_overlap(op, kernel.all_sizes))
 
+        loops = [op for op in kernel.walk() if op.is_(ITERATE)] if machine.lanes == 1 else []
+        stepwise = {op.result.name for loop in loops for op in loop.body.ops if op.is_(READ)}
+
         def change(op: Op) -> tuple[Op, ...]:
             declared = TILE_OPS[op.name].attributes.get("masked")
             if declared is None:
@@ -72,12 +76,24 @@ class MaskEdges(Pass):
                 op = op.with_(masked=tuple(dim for dim in edges if dim not in beyond))
                 return (op.with_(clamped=beyond) if beyond else op,)
             edges, clamped = masked(kernel.memory(name)), op.get("clamped")
+            if clamped is None and op.is_(READ) and op.result.name in stepwise:
+                clamped = of_results & _rows_of_lane(op) or None
             if clamped is None:
                 return (op.with_(masked=edges),)
             beyond = tuple(dim for dim in edges if dim in clamped and dim not in empty)
             return (op.with_(masked=tuple(dim for dim in edges if dim not in beyond), clamped=beyond),)
 
         return replace(kernel, body=rewrite(kernel.body, change))
+
+
+def _rows_of_lane(op: Op) -> set[str]:
+    """Dims of a read of which a lane has several elements, each in accesses of its own."""
+    layout = op.result.tile.layout
+    if layout is None:
+        return set()
+    within = layout.axes[len(layout.repeats) :]
+    several = {dim for axis in layout.repeats if axis.extent > 1 for dim, _ in axis.strides}
+    return several - {dim for axis in within for dim, _ in axis.strides} - {op.result.tile.dims[-1]}
 
 
 def _checked_by_places(op: Op) -> set[str]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import accumulate, compress, groupby
 from typing import ClassVar
 
-from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import ATOMIC, BIND, LOAD, PURE, STORE
+from wavespec.ir.kernel import Kernel, Op, Region, Value, rewrite
+from wavespec.ir.thread_ops import ATOMIC, BIND, FOR, LOAD, PURE, SLICE, STORE
 from wavespec.lower.base import Pass
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, values_are_used
 from wavespec.targets.machine import Machine
@@ -29,6 +29,8 @@ class SinkArithmetic(Pass):
             row stay so.  Loads stand some way ahead of their use; on machines that reorder them they stay.
             Where several workgroups share the registers of a processor, and rows fill them, what is loaded for the
             results is loaded where they are stored, one after the other, and not before lanes have met.
+            What a step of a loop carries on is made one after the other as well, where a lane has vectors of which
+            its registers hold fewer than all that steps make of the tile.
     """
 
     name: ClassVar[str] = "sink-arithmetic"
@@ -36,6 +38,8 @@ class SinkArithmetic(Pass):
     ensures = (values_are_used,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if machine.vector_registers:
+            kernel = replace(kernel, body=rewrite(kernel.body, lambda op: (_piece_by_piece(op, machine),), FOR))
         read = {memory.name for memory in kernel.memories if memory.role == "input"}
         inputs = set[str]() if machine.out_of_order else read
         # What depends on a symbol stays behind the operation that says what it stands for.
@@ -59,6 +63,42 @@ class SinkArithmetic(Pass):
         met = result.index(first) + 1 if first is not None and is_crowded else 0
         parts = result[:met], result[met:]
         return replace(kernel, body=tuple(op for part in parts for op in _ahead(part, inputs, bound)))
+
+
+def _piece_by_piece(loop: Op, machine: Machine) -> Op:
+    """A loop with what it computes in the order of its use, where registers hold that and not what the order of tiles
+    keeps alive."""
+    body = loop.body
+    if not all(op.is_(PURE, LOAD) for op in body.ops):
+        return loop
+    waiting = {op.result.name: op for op in body.ops}
+    ops = tuple(op for value in body.yields for op in _with_operands(value.name, waiting))
+    sooner = replace(body, ops=ops)
+    if not _most_registers(sooner, machine) <= machine.vector_registers < _most_registers(body, machine):
+        return loop
+    return replace(loop, region=sooner)
+
+
+def _most_registers(body: Region, machine: Machine) -> int:
+    """Vectors that are alive at a time: what a step carries on, and what it makes; what is cut is its parts."""
+    cut = {op.operands[0].name for op in body.ops if op.is_(SLICE)}
+    last = {value.name: at for at, op in enumerate(body.ops) for value in op.operands}
+    last |= {value.name: len(body.ops) for value in body.yields}
+    alive = {value.name: _vectors(value, machine) for value in body.arguments}
+    most = sum(alive.values())
+    for at, op in enumerate(body.ops):
+        if op.result.name not in cut:
+            alive[op.result.name] = _vectors(op.result, machine)
+        for value in op.operands:
+            if last[value.name] == at:
+                alive.pop(value.name, None)
+        most = max(most, sum(alive.values()))
+    return most
+
+
+def _vectors(value: Value, machine: Machine) -> int:
+    kind = value.vector
+    return -(-kind.elements * kind.dtype.bits // (8 * machine.vector_bytes))
 
 
 def _first_meeting(kernel: Kernel) -> Op | None:

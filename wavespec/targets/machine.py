@@ -205,6 +205,8 @@ class Machine:
     of its half of the table that its last four bits number. Where there is no table of words."""
     vector_bytes: int = 0
     """Width of a vector register of one lane; 0 = as wide as the access."""
+    vector_registers: int = 0
+    """How many of these there are; 0 where lanes have no vectors."""
     shared: SharedMemory
     globals: GlobalMemory
     instructions: tuple[MatrixInstruction, ...]

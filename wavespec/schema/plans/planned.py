@@ -83,11 +83,16 @@ class _Plan:
     roles: Roles
 
     def spec_with_tiles(self) -> KernelSpec:
-        targets = {name: self._on(name) for name in targets_of(self.spec)}
+        targets = {name: self._with_pairs(name)._on(name) for name in targets_of(self.spec)}
         first, *others = (over for one in targets.values() for over in (one, *one.cases))
         params = {name: number for over in (*others, first) for name, number in over.params.items()}
         update = {"params": {**params, **self.spec.params}, "constraints": first.constraints, "targets": targets}
         return self.spec.model_copy(update={**update, "schedule": None})
+
+    def _with_pairs(self, target: str) -> _Plan:
+        """That with two sides, where the table has tiles of such for a target."""
+        pairs = self.roles.pairs
+        return self if pairs is None or target not in _tables()["pairs"] else replace(self, roles=pairs)
 
     def _on(self, target: str) -> TargetOverride:
         """What the table has for a target, and over it what the spec says of it, or of all targets."""

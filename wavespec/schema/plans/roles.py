@@ -38,7 +38,7 @@ from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
 
-Kind = Literal["products", "attention", "rows", "ordered", "columns", "windows", "elements", "transposed"]
+Kind = Literal["products", "attention", "rows", "pairs", "ordered", "columns", "windows", "elements", "transposed"]
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 """Fields of loops and branches."""
 _MOST_AXES = 5
@@ -59,8 +59,8 @@ class Roles:
 
     kind: Kind
     """What tables of tiles are by: one product in a loop; products that others in the loop go into; loops along rows
-    that join elements in any order, or in theirs; loops across rows; loops over neighbours; none; none, and rows become
-    columns."""
+    that join elements in any order, of two rows each, or in theirs; loops across rows; loops over neighbours; none;
+    none, and rows become columns."""
     rows: str
     """The dim of results whose tiles are along the first side of a product, or across accesses; empty for none."""
     columns: str
@@ -93,6 +93,8 @@ class Roles:
     """How many largest elements are looked for, at most."""
     loops: int = 0
     """How many loops there are, each of which reads what it is over."""
+    pairs: Roles | None = None
+    """The same with tiles of two sides, where what is read is of one of them and meets all of the other."""
     parted: bool = False
     """Whether a kernel before may join the elements of parts of the dim of the loop."""
     products: int = 0
@@ -219,10 +221,10 @@ class _Graph:
             kind = "columns" if not last & set(self.loops) else "ordered" if self._is_ordered() else "rows"
         elif across:
             kind, rows = "transposed", across
-        if kind in ("rows", "ordered"):
-            rows, columns = rows or columns, ""
+        sides, is_along = (rows, columns), kind in ("rows", "ordered")
+        rows, columns = (rows or columns, "") if is_along else sides
         steps = next((dim for dim in self.loops if dim in last), next(iter(self.loops), ""))
-        return Roles(
+        roles = Roles(
             kind=kind,
             rows=rows,
             columns=columns,
@@ -242,6 +244,16 @@ class _Graph:
             fixed=self.fixed,
             values=self._values(),
         )
+        others = tuple(dim for dim in roles.alone if dim not in sides)
+        pairs = replace(roles, kind="pairs", rows=sides[0], columns=sides[1], alone=others)
+        return replace(roles, pairs=pairs) if kind == "rows" and self._are_pairs(sides, steps) else roles
+
+    def _are_pairs(self, sides: tuple[str, str], steps: str) -> bool:
+        """Whether loops join elements of both sides that are made of such of one of them."""
+        sums = [{*self.types[name].dims} for op in every(Reduce, self.ops) if steps in op.along for name in op.values]
+        read = [self.types[op.name].dims for loop in every(Iterate, self.ops) for op in every(Read, loop.body)]
+        missing = [{*sides} - {*dims} for dims in read if steps in dims]
+        return all((*sides, *missing)) and {*sides} == set().union(*missing) and any({*sides} <= one for one in sums)
 
     def _of_products(self, products: Sequence[Mma], results: Sequence[str], whole: tuple[str, ...]) -> Roles:
         within = [op for loop in every(Iterate, self.ops) for op in every(Mma, loop.body)]
