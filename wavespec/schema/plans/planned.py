@@ -95,12 +95,13 @@ class _Plan:
     def _on(self, target: str) -> TargetOverride:
         """What the table has for a target, and over it what the spec says of it, or of all targets."""
         table, own = _tables()[self.roles.kind][target], override_of(self.spec, target)
-        limits = _tables()["limits"][target]
+        limits: _Entry = _tables()["limits"][target]
         schedule = (own and own.schedule) or self.spec.schedule
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
         said |= {"schedule": schedule} if schedule else {}
         with_cases = "cases" not in said and not schedule
-        *few, (_, _, rest) = self._taken(self._plans(table, with_cases=with_cases), table, with_cases=with_cases)
+        plans = self._plans(table, with_cases=with_cases)
+        *few, (_, _, rest) = self._taken(plans, table, limits, with_cases=with_cases)
         override = TargetOverride.model_validate(self._override(rest, limits))
         none: dict[str, Any] = {"schedule": {}} if override.schedule else {}  # without one a case has its target's
         cases = (
@@ -118,12 +119,14 @@ class _Plan:
 
     @staticmethod
     def _taken(
-        plans: Sequence[_Plan], table: _Entry, *, with_cases: bool
+        plans: Sequence[_Plan], table: _Entry, limits: _Entry, *, with_cases: bool
     ) -> Iterator[tuple[tuple[Expression, ...], _Plan, _Entry]]:
         """The entries that some call takes, each with its conditions and its plan; the last one has no conditions."""
         before: list[tuple[Expression, ...]] = []
         entries = (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
-        for plan, entry in product(plans, entries):
+        for plan, entry in (
+            (plan, one) for plan, written in product(plans, entries) for one in plan._shared_out(written, limits)
+        ):
             conditions = plan._conditions(entry, table)
             if not all(conditions) or (plan.roles.behind and _has_producers(entry)):
                 continue
@@ -135,6 +138,20 @@ class _Plan:
             yield when, plan, entry
             if not when:
                 return
+
+    def _shared_out(self, entry: _Entry, limits: _Entry) -> Iterator[_Entry]:
+        """The entry for each number of workgroups that may share out the steps of a tile, the most first, and for one:
+        the clusters of a call run at once.
+        """
+        if (share := entry.get("share")) and self.roles.split:
+            tiles, roles, schedule = self._tiles(entry, limits).tiles, self.roles, entry.get("schedule", {})
+            rows, columns, steps = (tiles[dim] for dim in (roles.rows, roles.columns, roles.steps[0]))
+            for split in share["by"]:
+                most = limits["clusters"][split] * share.get("workgroups", limits["processors"]) // limits["processors"]
+                few = f"batch * ceildiv(rows, {rows}) * ceildiv(columns, {columns}) <= {most}"
+                when = [*entry.get("when", ()), few, f"steps >= {share['steps'] * steps}"]
+                yield {**entry, "when": when, "schedule": {**schedule, "workgroups": {"split": split}}}
+        yield entry
 
     def _aligned(self, entry: _Entry) -> Iterator[Expression]:
         """What an entry asks of the rows of tensors."""
@@ -162,10 +179,13 @@ class _Plan:
         fixed = self.roles.fixed
         return [_WINDOW.sub(str(fixed.get(dim, dim)), text) for dim in self.roles.steps]
 
-    def _override(self, entry: _Entry, limits: Mapping[str, int]) -> dict[str, Any]:
-        """What replaces parts of a spec, as a file has it."""
+    def _tiles(self, entry: _Entry, limits: _Entry) -> Tiles:
         lanes = {"lanes": str(limits["lanes"])}
-        tiles = tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), lanes))
+        return tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), lanes))
+
+    def _override(self, entry: _Entry, limits: _Entry) -> dict[str, Any]:
+        """What replaces parts of a spec, as a file has it."""
+        tiles = self._tiles(entry, limits)
         found: dict[str, Any] = {
             "params": {name: parse_expression(str(number)) for name, number in tiles.params.items()},
             "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),

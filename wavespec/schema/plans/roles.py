@@ -265,7 +265,7 @@ class _Graph:
             steps=tuple(steps),
             alone=alone,
             heads=self._heads(row, alone) if chained and self._is_single() else None,
-            split=chained and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
+            split=bool(steps) and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
             walked=tuple(dim for dim in self.loops if dim not in steps),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),

@@ -50,7 +50,7 @@ def tiles_of(
     spec: KernelSpec,
     roles: Roles,
     entry: Mapping[str, Any],
-    limits: Mapping[str, int],
+    limits: Mapping[str, Any],
     in_dims: Callable[[object], str],
 ) -> Tiles:
     """The tiles of an entry for one spec.
@@ -78,7 +78,7 @@ class _Fitted:
     spec: KernelSpec
     roles: Roles
     entry: Mapping[str, Any]
-    limits: Mapping[str, int]
+    limits: Mapping[str, Any]
     in_dims: Callable[[object], str]
 
     @property
