@@ -100,8 +100,12 @@ class _Plan:
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
         said |= {"schedule": schedule} if schedule else {}
         with_cases = "cases" not in said and not schedule
-        plans = self._plans(table, with_cases=with_cases)
-        *few, (_, _, rest) = self._taken(plans, table, limits, with_cases=with_cases)
+        candidates = (
+            (plan, one)
+            for plan, entry in self._candidates(table, with_cases=with_cases)
+            for one in plan._shared_out(entry, limits)
+        )
+        *few, (_, _, rest) = self._taken(candidates, table)
         override = TargetOverride.model_validate(self._override(rest, limits))
         none: dict[str, Any] = {"schedule": {}} if override.schedule else {}  # without one a case has its target's
         cases = (
@@ -110,23 +114,26 @@ class _Plan:
         both = {name: {**getattr(override, name), **said[name]} for name in ("params", "tensors") if name in said}
         return override.model_copy(update={"cases": tuple(cases), **said, **both})
 
-    def _plans(self, table: _Entry, *, with_cases: bool) -> tuple[_Plan, ...]:
-        """This one; in front of it that of the sizes for which operands are decoded once, if there are some."""
-        once = self.roles.decoded_once and _Plan(self.spec, self.roles.decoded_once)
+    def _candidates(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[_Plan, _Entry]]:
+        """Entries of the table, each with the roles it is for: first those of products that decode columns in registers,
+        then of the sizes for which operands are decoded once, if there are some."""
+        roles, entries = self.roles, (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
+        if roles.turned and with_cases:
+            turned = _Plan(self.spec, roles.turned)
+            yield from ((turned, entry) for entry in table.get("turned", ()))
+        once = roles.decoded_once and _Plan(self.spec, roles.decoded_once)
         if once and with_cases and "decoded_once" in table and all(once._conditions({}, table)):
-            return once, self
-        return (_Plan(self.spec, replace(self.roles, decoded_once=None)),)
+            yield from product((once, self), entries)
+        else:
+            yield from ((_Plan(self.spec, replace(roles, decoded_once=None)), entry) for entry in entries)
 
     @staticmethod
     def _taken(
-        plans: Sequence[_Plan], table: _Entry, limits: _Entry, *, with_cases: bool
+        candidates: Iterable[tuple[_Plan, _Entry]], table: _Entry
     ) -> Iterator[tuple[tuple[Expression, ...], _Plan, _Entry]]:
         """The entries that some call takes, each with its conditions and its plan; the last one has no conditions."""
         before: list[tuple[Expression, ...]] = []
-        entries = (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
-        for plan, entry in (
-            (plan, one) for plan, written in product(plans, entries) for one in plan._shared_out(written, limits)
-        ):
+        for plan, entry in candidates:
             conditions = plan._conditions(entry, table)
             if not all(conditions) or (plan.roles.behind and _has_producers(entry)):
                 continue
@@ -159,6 +166,9 @@ class _Plan:
         if "aligned" not in entry:
             return
         yield from whole_accesses(spec, roles.operands if entry["aligned"] == "operands" else spec.tensors)
+        if entry["aligned"] == "staged":  # rows of scales have sizes that others decide
+            shapes = [(spec.tensors[name].shape[-1], max(8, DTYPES[spec.tensors[name].dtype].bits)) for name in roles.operands]
+            yield from (parse_expression(f"{dim} % {128 // bits} == 0") for dim, bits in dict.fromkeys(shapes))
         if entry["aligned"] == "boxes":  # a step is a part of one pixel
             dims = {dim: None for name in roles.mapped for dim in spec.tensors[name].shape if dim in spec.dims}
             last = {spec.tensors[name].shape[-1]: None for name in roles.mapped} | dict.fromkeys(roles.steps)
@@ -167,7 +177,7 @@ class _Plan:
 
     def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
-        written = (*(table["decoded_once"] if self.roles.written else ()), *entry.get("when", ()))
+        written = (*(table["decoded_once"] if self.roles.written and not self.roles.decoded else ()), *entry.get("when", ()))
         texts = [one for text in written for one in self._of_each_window(text)]
         parsed = [parse_expression(self._in_dims(text, table.get("let", {}))) for text in texts]
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]
@@ -262,6 +272,7 @@ class _Plan:
             "beside": str(int(roles.beside)),
             "decoded": str(int(roles.decoded)),
             "scaled": str(int(roles.block > 0)),
+            "made": str(roles.made),
             "once": str(roles.decoded_once.bits if roles.decoded_once else 0),
             "behind": str(int(roles.behind)),
             "named": str(int(self._names_instruction())),

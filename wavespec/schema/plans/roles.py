@@ -122,6 +122,11 @@ class Roles:
     """The same where kernels of their own write what is decoded first, if they can."""
     written: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """What those write, each with its dims in their order."""
+    turned: Roles | None = None
+    """The same where columns are decoded in registers beside their product, from what is staged, and rows, if they are
+    decoded too, are written first."""
+    made: int = 0
+    """How many operands of a product are decoded."""
     block: int = 0
     """Along steps, elements that have one scale, by which products multiply what is written; 0 where they do not."""
 
@@ -283,7 +288,9 @@ class _Graph:
             fixed=self.fixed,
             values=self._values(),
         )
-        return replace(roles, decoded_once=self._decoded_once(roles, looped, reads))
+        once = self._decoded_once(roles, looped, reads)
+        turned = self._turned(once, first, reads) if once is not None and roles.products == 1 else None
+        return replace(roles, decoded_once=once, turned=turned)
 
     def _decoded_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
         """Roles for products of what kernels of their own have written: all that is made, or scaled, of the elements of
@@ -315,7 +322,29 @@ class _Graph:
             mapped=tuple(dict.fromkeys(op.tensor for op in read if op.at)),
             staged=tuple((self.types[name].dims, bits) for name in operands),
             written=written,
+            made=len(made),
             block=block,
+        )
+
+    def _turned(self, once: Roles, product: Mma, reads: Mapping[str, Read]) -> Roles | None:
+        """Roles for a product that decodes its columns itself."""
+        if product.rhs not in once.written or once.block:
+            return None
+        made = {op.name: op for op in walk(self.ops) if hasattr(op, "name")}
+        pending, found = [product.rhs, *(product.scales or ())[1:]], dict[str, Read]()
+        while pending:
+            op = made[pending.pop()]
+            if isinstance(op, Read):
+                found[op.name] = op
+            pending += [name for name in words_of(op) if name in self.types and name != op.name]
+        side = once.operands[[*once.written].index(product.lhs)] if product.lhs in once.written else reads[product.lhs].tensor
+        plain = [op.name for op in found.values() if not op.at]
+        return replace(
+            once,
+            operands=tuple(dict.fromkeys((side, *(op.tensor for op in found.values())))),
+            decoded=True,
+            staged=((self.types[product.lhs].dims, once.bits), *map(self._typed, plain)),
+            written={name: dims for name, dims in once.written.items() if name == product.lhs},
         )
 
     def _block(self, scale: str, reads: Mapping[str, Read], steps: Sequence[str]) -> int:
