@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -32,6 +32,7 @@ from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
 from wavespec.schema.plans.tiles import Tiles, tiles_of
 from wavespec.schema.resolve import override_of, targets_of
 from wavespec.schema.whole_accesses import whole_accesses
+from wavespec.targets.names import WIDEST_BITS
 
 _Entry = Mapping[str, Any]
 _SPLITS = (Workgroup, Tiling, Wave, Device)
@@ -115,8 +116,8 @@ class _Plan:
         return override.model_copy(update={"cases": tuple(cases), **said, **both})
 
     def _candidates(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[_Plan, _Entry]]:
-        """Entries of the table, each with the roles it is for: first those of products that decode columns in registers,
-        then of the sizes for which operands are decoded once, if there are some."""
+        """Entries of the table, each with the roles it is for: first those of products that decode columns
+        in registers, then of the sizes for which operands are decoded once, if there are some."""
         roles, entries = self.roles, (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
         if roles.turned and with_cases:
             turned = _Plan(self.spec, roles.turned)
@@ -167,8 +168,9 @@ class _Plan:
             return
         yield from whole_accesses(spec, roles.operands if entry["aligned"] == "operands" else spec.tensors)
         if entry["aligned"] == "staged":  # rows of scales have sizes that others decide
-            shapes = [(spec.tensors[name].shape[-1], max(8, DTYPES[spec.tensors[name].dtype].bits)) for name in roles.operands]
-            yield from (parse_expression(f"{dim} % {128 // bits} == 0") for dim, bits in dict.fromkeys(shapes))
+            widest = {(spec.tensors[name].shape[-1], DTYPES[spec.tensors[name].dtype].bits) for name in roles.operands}
+            for dim, bits in sorted(widest):
+                yield parse_expression(f"{dim} % {WIDEST_BITS // max(8, bits)} == 0")
         if entry["aligned"] == "boxes":  # a step is a part of one pixel
             dims = {dim: None for name in roles.mapped for dim in spec.tensors[name].shape if dim in spec.dims}
             last = {spec.tensors[name].shape[-1]: None for name in roles.mapped} | dict.fromkeys(roles.steps)
@@ -177,7 +179,8 @@ class _Plan:
 
     def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
-        written = (*(table["decoded_once"] if self.roles.written and not self.roles.decoded else ()), *entry.get("when", ()))
+        is_once = self.roles.written and not self.roles.decoded
+        written = (*(table["decoded_once"] if is_once else ()), *entry.get("when", ()))
         texts = [one for text in written for one in self._of_each_window(text)]
         parsed = [parse_expression(self._in_dims(text, table.get("let", {}))) for text in texts]
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]

@@ -34,6 +34,7 @@ from wavespec.schema.ops import (
 )
 from wavespec.schema.packed_rows import shared_by
 from wavespec.schema.parted_loops import may_have_parts
+from wavespec.schema.plans.decoded import LEAST_BLOCK, elements_of_scale, reads_of
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
@@ -49,8 +50,6 @@ _IN_ORDER = Scan | Joined | Topk | Take
 """What joins or looks up elements by where they are among the others."""
 _SOME_TILE = 64
 """Of dims whose tiles are not known yet."""
-_LEAST_BLOCK, _MOST_IN_BLOCK = 32, 1024
-"""Elements that have one scale: below, sums would be scaled too often; above, steps have as many anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +122,8 @@ class Roles:
     written: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """What those write, each with its dims in their order."""
     turned: Roles | None = None
-    """The same where columns are decoded in registers beside their product, from what is staged, and rows, if they are
-    decoded too, are written first."""
+    """The same where columns are decoded in registers beside their product, from what is staged; rows that are decoded
+    too are written first."""
     made: int = 0
     """How many operands of a product are decoded."""
     block: int = 0
@@ -309,8 +308,10 @@ class _Graph:
         read = [reads[name] for name in operands if name not in made]
         scales = [name for op in products for name in op.scales or ()]
         has_bits = any(self.types[name].dtype != "f8e8m0fnu" for name in scales)
-        block = min(self._block(name, reads, roles.steps) for name in scales) if has_bits else 0
-        if has_bits and block < _LEAST_BLOCK:
+        constants = {**dict.fromkeys(self.spec.dims, 0), **constant_values(self.spec)}
+        blocks = (elements_of_scale(reads.get(name), roles.steps, constants) for name in scales)
+        block = min(blocks) if has_bits else 0
+        if has_bits and block < LEAST_BLOCK:
             return None
         bits = max(DTYPES[SCALED_PRODUCT if scales else self.types[name].dtype].bits for name in operands)
         return replace(
@@ -328,36 +329,18 @@ class _Graph:
 
     def _turned(self, once: Roles, product: Mma, reads: Mapping[str, Read]) -> Roles | None:
         """Roles for a product that decodes its columns itself."""
-        if product.rhs not in once.written or once.block:
+        lhs, rhs = product.lhs, product.rhs
+        if rhs not in once.written or once.block:
             return None
-        made = {op.name: op for op in walk(self.ops) if hasattr(op, "name")}
-        pending, found = [product.rhs, *(product.scales or ())[1:]], dict[str, Read]()
-        while pending:
-            op = made[pending.pop()]
-            if isinstance(op, Read):
-                found[op.name] = op
-            pending += [name for name in words_of(op) if name in self.types and name != op.name]
-        side = once.operands[[*once.written].index(product.lhs)] if product.lhs in once.written else reads[product.lhs].tensor
-        plain = [op.name for op in found.values() if not op.at]
+        made_of = reads_of((rhs, *(product.scales or ())[1:]), self.ops)
+        (rows, *_), plain = once.operands, [op.name for op in made_of if not op.at]
         return replace(
             once,
-            operands=tuple(dict.fromkeys((side, *(op.tensor for op in found.values())))),
+            operands=tuple(dict.fromkeys((rows, *(op.tensor for op in made_of)))),
             decoded=True,
-            staged=((self.types[product.lhs].dims, once.bits), *map(self._typed, plain)),
-            written={name: dims for name, dims in once.written.items() if name == product.lhs},
+            staged=((self.types[lhs].dims, once.bits), *map(self._typed, plain)),
+            written={name: dims for name, dims in once.written.items() if name == lhs},
         )
-
-    def _block(self, scale: str, reads: Mapping[str, Read], steps: Sequence[str]) -> int:
-        """Along steps, how many elements have one scale, if that is a power of two; 1 of scales that are computed."""
-        if scale not in reads:
-            return 1
-        constants, at = {**dict.fromkeys(self.spec.dims, 0), **constant_values(self.spec)}, reads[scale].at.values()
-        steps_seen = (dict.fromkeys(steps, step) for step in range(2 * _MOST_IN_BLOCK))
-        places = [[place.evaluate({**constants, **one}) for place in at] for one in steps_seen]
-        length = _MOST_IN_BLOCK
-        while any(place != places[step // length * length] for step, place in enumerate(places)):
-            length //= 2
-        return length
 
     def _heads(self, rows: str, alone: Sequence[str]) -> tuple[str, str] | None:
         if not rows:
