@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.lower.gemms import NVIDIA, Gemm
+from tests.lower.test_shift_rows import NORM
 from tests.sim.simulated_kernels import kernel, shared, tensor
 from wavespec.emit.cuda_memory import CudaMemory
 from wavespec.emit.thread_to_mlir import thread_to_mlir, unwritten
-from wavespec.pipeline import build_variant
+from wavespec.pipeline import build_variant, lower
+from wavespec.schema import loads
 
 TILES: dict[str, tuple[tuple[int, int, int], tuple[int, int], int]] = {
     "f16": ((128, 128, 32), (64, 64), 8),
@@ -125,6 +127,16 @@ def test_tiles_begin_where_the_widest_access_may() -> None:
         place.start for place in CudaMemory(unwritten(few, NVIDIA, "#layout"), swizzled_tiles=False).places.values()
     ]
     assert starts == [0, 32, 288]
+
+
+@pytest.mark.parametrize(("dtype", "many"), [("f32", False), ("bf16", True)])
+def test_ends_of_rows_are_compared_where_they_are_stored_if_they_are_many(dtype: str, many: bool) -> None:
+    text = NORM.replace("dtype: f32}", f"dtype: {dtype}}}").replace("dtype: f32, role", f"dtype: {dtype}, role")
+    if dtype != "f32":
+        text = text.replace("- total: {sum: part", "- wide: f32(part)\n        - total: {sum: wide")
+        text = text.replace('"last * factor + rows.total"', f'"{dtype}(f32(last) * f32(factor) + rows.total)"')
+    rows = lower(loads(text, "norm.wave.yaml"), NVIDIA)
+    assert CudaMemory(unwritten(rows, NVIDIA, "#layout"), swizzled_tiles=False).has_many_ends is many
 
 
 def test_a_tile_that_is_staged_behind_a_checked_store_goes_to_its_buffer() -> None:

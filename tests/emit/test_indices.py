@@ -76,6 +76,24 @@ def test_symbols_of_a_block_end_with_it() -> None:
     assert indices.integer(symbol("x", 0, 9)) == "%outer"
 
 
+def test_ends_are_compared_as_one_distance_where_they_are_asked_for() -> None:
+    """Places that differ by a number share a sum, whose copy stands in the block that compares."""
+    text = MlirText()
+    indices = Indices(text)
+    indices.hide = lambda name: text.op(f"copy {name}")
+    for name in ("x", "N"):
+        indices.define(name, f"%{name}", 32)
+    x, n = symbol("x", 0, 999), symbol("N", 0, 999)
+    outside = indices.holds(((x, n),))
+    text.open()
+    indices.open()
+    inside = [indices.holds(((x + number, n),)) for number in (0, 1, 1)]
+    indices.close()
+    block = text.close()
+    assert outside not in inside and inside[1] == inside[2]
+    assert re.findall("copy|cmpi|subi|addi", "\n".join(block)) == ["copy", "cmpi", "cmpi"]
+
+
 def test_lower_bound_is_reached_whatever_varies() -> None:
     n, lane, row = symbol("N", 0, 2**31 - 1), symbol("lane", 0, 63), symbol("row", 0, 3)
     varying = frozenset(("lane", "row"))

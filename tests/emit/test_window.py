@@ -56,9 +56,23 @@ def test_elements_from_any_place_on_come_out(dtype: str) -> None:
         np.testing.assert_array_equal(found, block[first : first + 16])
 
 
-@pytest.mark.parametrize(("dtype", "selects", "shifts"), [("f32", 9, 0), ("bf16", 11, 4)])
-def test_words_that_no_element_needs_are_not_chosen(dtype: str, selects: int, shifts: int) -> None:
+@pytest.mark.parametrize("dtype", ["bf16", "i8"])
+def test_elements_come_out_of_one_and_a_half_times_as_many(dtype: str) -> None:
+    size = 16 // DTYPES[dtype].bytes
+    block = np.arange(24, dtype=np.uint8)
+    for start in range(size // 2):
+        text = MlirText()
+        name = window(text, "%block", DTYPES[dtype], 3 * size // 2, size, "%start")
+        found = executed(text, {"%block": block, "%start": start})[name]
+        first = start * DTYPES[dtype].bytes
+        np.testing.assert_array_equal(found, block[first : first + 16])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "elements", "selects", "shifts"), [("f32", 8, 9, 0), ("bf16", 16, 11, 4), ("bf16", 12, 5, 4)]
+)
+def test_words_that_no_element_needs_are_not_chosen(dtype: str, elements: int, selects: int, shifts: int) -> None:
     text, size = MlirText(), 16 // DTYPES[dtype].bytes
-    window(text, "%block", DTYPES[dtype], 2 * size, size, "%start")
+    window(text, "%block", DTYPES[dtype], elements, size, "%start")
     lines = "\n".join(text.lines())
     assert (lines.count("arith.select"), lines.count("fshr")) == (selects, shifts)

@@ -107,6 +107,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "skip-nan",
             "nest-digits",
             "round-copies",
+            "fuse-products",
             "walk-grid",
             "read-in-place",
             "restart-sums",

@@ -75,10 +75,20 @@ def test_squares_of_0_are_0() -> None:
     assert ROWS.after(PadReads(), NVIDIA, before) == lines(squares(padded("0.0"), masked=False))
 
 
+def test_numbers_whose_squares_are_added_up_become_0_where_what_is_read_cannot() -> None:
+    """All who use them may see 0 beyond the edge, as they may see anything there."""
+    before = squares(f"%part = {READ}", masked=True, less="%less")
+    less = f'elementwise %number, %first {{function = "sub"}} : {WIDE}'
+    pad = PAD.replace("%x", "%less.1").replace("VALUE", "0.0").replace("bf16", "f32")
+    after = squares(f"%part = {READ}", masked=False, less="%less")
+    after = after.replace(f"%less = {less}", f"%less.1 = {less}\n    %less = {pad}")
+    assert ROWS.after(PadReads(), NVIDIA, before) == lines(after)
+
+
 @pytest.mark.parametrize(
     ("rows", "body"),
     [
-        (ROWS, squares(f"%part = {READ}", masked=True, less="%less")),
+        (ROWS, squares(f"%part = {READ}", masked=True).replace("%number, %number", "%number, %less")),
         (ROWS, softmax(f"%part = {READ.replace('around = true, ', '')}", masked=True)),
         (MAYBE_EMPTY, softmax(f"%part = {READ}", masked=True)),
     ],

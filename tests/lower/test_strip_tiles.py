@@ -158,6 +158,37 @@ def test_reads_at_places_are_cut_too(machine: Machine, m: int, n: int) -> None:
     np.testing.assert_array_equal(report.tensors["c"], c)
 
 
+BY_LENGTHS = (
+    (
+        "- largest: {max: products,",
+        """- squares: "f32(b_tile) * f32(b_tile)"
+        - lengths: {sum: squares, dim: K}
+        - moved: "products - lengths"
+        - largest: {max: moved,""",
+    ),
+    ("products - largest", "moved - largest"),
+)
+"""Something to take away for each element along the dim that is cut: a sum along another one."""
+
+
+@pytest.mark.parametrize(("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 2, 1), (AVX2, 1, 0), (AMX, 5, 70)])
+def test_a_reduction_along_another_dim_is_one_of_each_strip(machine: Machine, m: int, n: int) -> None:
+    """It ends no loop: what follows it needs nothing of other strips."""
+    spec = below_largest(*BY_LENGTHS)
+    assert "lengths.strips" not in {memory.name for memory in stripped(spec, machine).memories}
+    random, k, d = np.random.default_rng(0), 7, 18
+    a, b, v = (random.integers(-2, 3, shape) for shape in ((m, k), (n, k), (n, d)))
+    inputs: dict[str, Any] = {name: array.astype(BF16) for name, array in zip("abv", (a, b, v), strict=True)}
+    report = simulate(lower(spec, machine), machine, inputs, {"M": m, "N": n, "K": k, "D": d})
+    assert report.ok, report.render()
+    c = np.zeros((m, d))
+    for start in range(0, n, TILE):
+        part = slice(start, start + TILE)
+        moved = a @ b[part].T - (b[part] ** 2).sum(axis=1)
+        c += (moved - moved.max(axis=1)[:, None]) @ v[part]
+    np.testing.assert_array_equal(report.tensors["c"], c)
+
+
 def test_loops_stay_where_one_instruction_is_as_wide_as_the_tile_or_waves_run_together() -> None:
     assert not strips(stripped(below_largest(("N, tile: 64", "N, tile: 16")), AVX2))
     assert not strips(stripped(below_largest(), NVIDIA))

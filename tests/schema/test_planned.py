@@ -433,6 +433,39 @@ def test_products_behind_a_loop_have_no_waves_that_copy_alone() -> None:
     assert check_builds([spec], ["sm_90"]) == [()]
 
 
+ROUTING = (
+    HEAD
+    + """
+dims: {T: {}, E: {max: 128}, K: {}, D: {}}
+tensors:
+  x: {shape: [T, K], dtype: bf16}
+  w: {shape: [E, K], dtype: bf16}
+  table: {shape: [E, D], dtype: bf16}
+  y: {shape: [T, D], dtype: bf16, role: output}
+graph:
+  - zero: {register: [T, E], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {acc: zero}
+      body: [x_tile: {read: x}, w_tile: {read: w}, acc: {mma: [x_tile, w_tile, acc]}]
+  - best: {argmax: steps.acc, dim: E}
+  - row: {read: table, dims: [T, D], at: {E: best}}
+  - {write: row, to: y}
+"""
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_products_whose_columns_are_joined_have_tiles_of_what_rows_look_up(target: str) -> None:
+    """Else each element of a row would have a product of its own."""
+    assert all(tiles(loads(ROUTING), target, T=t, E=128, K=64, D=4096)["D"] >= 16 for t in (1, 50, 8192))
+
+
+def test_ranks_of_joined_products_have_registers() -> None:
+    """They have 64 bits each: of tiles as products by themselves have, 512 registers of each lane."""
+    assert check_builds([loads(ROUTING)], ["sm_90"]) == [()]
+
+
 def test_a_mask_of_steps_does_not_make_rows_of_them() -> None:
     graph = """
   - none: {register: [B, D], dtype: f32, value: 0}

@@ -161,6 +161,11 @@ def conv_transpose2d(x: Tensor, w: Tensor) -> list[Tensor]:
     return [F.conv_transpose2d(x.permute(0, 3, 1, 2), w.permute(3, 0, 1, 2), stride=2, padding=1).permute(0, 2, 3, 1)]
 
 
+def conv_transpose2d_taps(x: Tensor, w: Tensor) -> list[Tensor]:
+    x, w = x.permute(0, 3, 1, 2), w.permute(3, 0, 1, 2)
+    return [F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1).permute(0, 2, 3, 1)]
+
+
 def upsample_bilinear2d(x: Tensor, *, height: int, width: int) -> list[Tensor]:
     return [F.interpolate(x, (height, width), mode="bilinear")]
 

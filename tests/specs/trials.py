@@ -152,6 +152,7 @@ TRIALS = [
     Trial("sample_top_p", {"M": 7, "N": 300}, {"seed": 5, "temperature": 0.7, "top_p": 0.6, "min_p": 0.02}),
     Trial("matmul_blocked", {"M": 37, "G": 5, "K": 96}),
     Trial("conv_transpose2d", {"N": 2, "H": 5, "W": 7, "C": 6, "O": 9}),
+    Trial("conv_transpose2d_taps", {"N": 2, "H": 5, "W": 7, "C": 6, "O": 9}),
     Trial("max_pool2d", {"N": 2, "C": 3, "H": 13, "W": 18}),
     Trial("upsample_bilinear2d", {"N": 2, "C": 3, "H": 7, "W": 9}, {"height": 12, "width": 21}),
     Trial("cholesky16", {"B": 7}, special={"a": _positive_definite}),

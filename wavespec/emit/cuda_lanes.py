@@ -209,8 +209,14 @@ class CudaLanes(LaneOperations):
         else:
 
             def padded() -> list[str]:
-                super(CudaLanes, self).emit_pad(op)
-                return [part.name for part in self.values[op.result.name]]
+                if self.indices.hide is None or any(part.size > 1 for part in parts):
+                    super(CudaLanes, self).emit_pad(op)
+                    return [part.name for part in self.values[op.result.name]]
+                places = [start + number * op["stride"] for number in range(size)]
+                flags = [self.indices.holds(((place, limit),)) for place in places]
+                other = self.text.constant(op["value"], types[0])
+                pairs = zip(flags, parts, strict=True)
+                return [self.text.op(f"arith.select {flag}, {part.name}, {other} : {types[0]}") for flag, part in pairs]
 
             result = self.function.either(inside, lambda: [part.name for part in parts], padded, types)
             names = [f"{result}#{number}" for number in range(len(types))]

@@ -18,6 +18,7 @@ _SHARED = "#gpu.address_space<workgroup>"
 _ALIGNMENT_BYTES = 16  # of the widest access
 _SWIZZLE_BYTES = 1024  # what the swizzle of 128 bytes repeats after; more than copies ask for
 _SIGNAL_BYTES = 8
+_WORD_BITS = 32
 _EVERYTHING = 2**63 - 1  # bytes of a binding, as far as the subspan is concerned: bounds are ours
 
 
@@ -33,11 +34,16 @@ class CudaMemory(Emitter):
         self.pointers: dict[str, str] = {}
         self.matrices: dict[str, str] = {}
         """Of the elements that a matrix load gives, by name, the word that they came in."""
+        around = (op for op in self.kernel.walk() if op.get("around"))
+        self.has_many_ends = any(function.memory_of(op).dtype.bits < _WORD_BITS for op in around)
+        """Whether a row may start at many elements of an access: ends of rows take more then than what is in them."""
         self.places = _places(self.kernel.memories, _SWIZZLE_BYTES if swizzled_tiles else _ALIGNMENT_BYTES)
         function.shared_bytes = max((bytes_.stop for bytes_ in self.places.values()), default=0)
 
     def begin(self) -> None:
         shared_bytes = self.function.shared_bytes
+        if self.has_many_ends:
+            self.indices.hide = self._hidden
         for number, memory in enumerate(self.function.tensors()):
             self.pointers[memory.name] = self.binding(number, 1, read_only=memory.role == "input")
         for number, memory in enumerate(self.function.counters(), len(self.function.tensors())):
@@ -50,6 +56,9 @@ class CudaMemory(Emitter):
                 self.pointers[name] = self.text.op(
                     f"llvm.getelementptr {start}[{bytes_.start}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8"
                 )
+
+    def _hidden(self, name: str) -> str:
+        return self.text.op(f'llvm.inline_asm asm_dialect = att "mov.b32 $0, $1;", "=r,r" {name} : (i32) -> i32')
 
     def binding(self, number: int, space: int, *, read_only: bool = True) -> str:
         """Pointer to an argument; all pointers are made in the outermost block."""
@@ -95,6 +104,8 @@ class CudaMemory(Emitter):
 
         lines = self.function.nested(inside)
         result = self.text.name()
+        if self.has_many_ends and op.get("around"):  # whoever takes it leaves out what is not in the row
+            zero = self.text.op(f"llvm.mlir.undef : {type_}", depth=0)
         self.text.branch(condition, lines, [f"  scf.yield {zero} : {type_}"], head=f"{result} = ", types=[type_])
         self.values[op.result.name] = (Part(result, size),)
 

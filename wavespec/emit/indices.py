@@ -45,6 +45,10 @@ class Indices:
         self._multiplied: dict[Expr, list[Expr]] = {}
         """By expression: its parts, products of sums of different depths multiplied out."""
         self._narrow = False
+        self.hide: Callable[[str], str] | None = None
+        """Where set, comparisons are of how far apart both sides are with a number, and made in the block that asks: what
+        makes a number of 32 bits another one to the compiler, which else compares in front of a branch, in all lanes,
+        what few of them compare behind it."""
 
     def define(self, symbol: str, name: str, bits: int) -> None:
         """Say which SSA value a symbol is; it belongs to the innermost open block."""
@@ -171,6 +175,8 @@ class Indices:
         return self.text.op(f"arith.cmpi ult, {a.name}, {b.name} : i{a.bits}", depth), depth
 
     def _less(self, left: Expr, right: Expr) -> tuple[str, int]:
+        if self.hide and _fits(right - left) and not (right - left).is_const:
+            return self._apart(right - left), self.text.depth
         a, b = self._alike(left, right)
         depth = max(a.depth, b.depth)
         key, done = (left - right, -2), self._done[depth]
@@ -179,6 +185,22 @@ class Indices:
             name = self.text.op(f"arith.cmpi slt, {a.name}, {b.name} : i{a.bits}", depth)
             known = done[key] = Integer(name, 1, depth)
         return known.name, depth
+
+    def _apart(self, distance: Expr) -> str:
+        """SSA name of an ``i1``: the distance is more than 0.  Those that differ by a number share all but that."""
+        assert self.hide is not None
+        number, done = distance.constant_part(), self._done[self.text.depth]
+        if (known := done.get((distance, -2))) is not None:
+            return known.name
+        value = self._compute(distance - number, 32)
+        if value.depth < self.text.depth:
+            key = (distance - number, "hidden")
+            if key not in done:
+                done[key] = Integer(self.hide(value.name), 32, self.text.depth)
+            value = done[key]
+        name = self.text.op(f"arith.cmpi sgt, {value.name}, {self.text.constant(-number, 'i32')} : i32")
+        done[distance, -2] = Integer(name, 1, self.text.depth)
+        return name
 
     def _alike(self, left: Expr, right: Expr) -> tuple[Integer, Integer]:
         """Both in the bits of the wider one."""

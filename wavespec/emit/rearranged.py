@@ -64,14 +64,14 @@ def window(text: MlirText, name: str, dtype: DType, elements: int, size: int, st
     halved away until one more than needed is left, and each two neighbours are shifted into one.
 
     Args:
-        size: elements that fill whole words; ``elements`` is twice that.
+        size: elements that fill whole words; of ``elements`` there are more by a power of two of words, at most twice.
     """
     words, wanted = (count * dtype.bits // 32 for count in (elements, size))
     whole, most = vector_type(dtype, elements), f"vector<{words}xi32>"
     name = text.op(f"llvm.bitcast {name} : {whole} to {most}")
     parts = [text.op(f"vector.extract {name}[{at}] : i32 from {most}") for at in range(words)]
     bits = text.op(f"arith.muli {start}, {text.constant(dtype.bits, 'i32')} : i32")
-    step, rest = wanted, 1 if dtype.bits < 32 else 0
+    step, rest = words - wanted, 1 if dtype.bits < 32 else 0
     while step > 1:
         step //= 2
         left = wanted + step - 1 + rest

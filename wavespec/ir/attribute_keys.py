@@ -70,6 +70,7 @@ Flag = Literal[
     "mapped",
     "of_wave",
     "once",
+    "products",
     "release",
     "reverse",
     "running",

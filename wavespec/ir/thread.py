@@ -321,6 +321,22 @@ class ThreadBuilder:
             start += part.vector.elements
         return self.pack(made, hint)
 
+    def sum_of(self, value: Value, hint: str = "joined") -> Value:
+        """The sum of all elements, by one chain of multiply-adds where they are products."""
+        parts = self._packed.get(value.name, (value,))
+        products = [factors for part in parts if (factors := self.factors(part))]
+        if len(products) < len(parts) or value.vector.elements > _LONGEST_CHAIN:
+            return self.reduce("add", value, hint)
+        total: Value | None = None
+        for one, other in products:
+            for at in range(one.vector.elements):
+                left = self.slice(one, at, 1, one.name)
+                right = left if other == one else self.slice(other, at, 1, other.name)
+                before = () if total is None else (total,)
+                total = self.elementwise("fma" if before else "mul", left, right, *before, hint=hint)
+        assert total is not None
+        return total
+
     def factors(self, value: Value) -> tuple[Value, Value] | None:
         """Of a product of two values, these."""
         products = self._products.get(value.name, ())

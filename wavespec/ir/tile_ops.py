@@ -210,6 +210,7 @@ REDUCE: Final = _declare(
     "tile, from ... -> tile",
     "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them; "
     "`skips_nan`: NaN may count as nothing; `by_lane`: loops carry one number for all that a lane has along `dim`; "
+    "`products`: they are products that nobody else needs; "
     "`signal`, and the `index` of one: a cluster of workgroups has them, which meet there",
     Trait.ACROSS,
     operands=(1, 2),
@@ -220,6 +221,7 @@ REDUCE: Final = _declare(
         "divided": Kind.FLAG,
         "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan"),
         "by_lane": Attribute(Kind.FLAG, absent="false", set_by="multiply-by-lanes"),
+        "products": Attribute(Kind.FLAG, absent="false", set_by="fuse-products"),
         "signal": Attribute(Kind.MEMORY, absent="one workgroup has all", set_by="split-loops"),
         "index": Attribute(Kind.EXPRESSION, absent="none", set_by="split-loops"),
     },

@@ -15,6 +15,7 @@ from wavespec.lower.drop_checks import DropChecks
 from wavespec.lower.drop_unit_dims import DropUnitDims
 from wavespec.lower.fetch_ahead import FetchAhead
 from wavespec.lower.fold_grid import FoldGrid
+from wavespec.lower.fuse_products import FuseProducts
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.join_products import JoinProducts
@@ -95,8 +96,9 @@ PASSES: tuple[Pass, ...] = (
     KeepResults(),
     PeelEdges(),
     PadOnce(),
-    PadReads(),
     ShareResults(),
+    PadReads(),
+    FuseProducts(),
     LimitCode(),
     TileToThread(),
     JoinProducts(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -25,7 +25,7 @@ class PadReads(Pass):
     Before: each masked ``reduce``, ``join`` and ``pad`` of what was read ``around`` a row leaves out what is not in it.
     After:  a ``pad`` of what is read does, in the type of the tensor, where that puts beyond the edge what each of them
             would: minus infinity where the largest element is looked for and powers of e of what is less are added up,
-            0 for sums of squares.
+            0 for sums of squares.  Where no number does and squares are added up, what these are of becomes 0 there.
             A largest element is taken for a number: where it is minus infinity all elements are, and what is computed
             of those is what is computed beyond the edge.
     """
@@ -41,7 +41,7 @@ class PadReads(Pass):
                 (dim,) = reads[0]["masked"]
                 if not _may_be_empty(kernel, dim):
                     ops = _padded(ops, dim, frozenset(op.result.name for op in reads), fresh)
-            return ops
+            return _with_padded_roots(ops, fresh)
 
         def change(loop: Op) -> tuple[Op, ...]:
             ops = padded(loop.body.ops)
@@ -72,16 +72,50 @@ def _padded(ops: tuple[Op, ...], dim: str, reads: frozenset[str], fresh: Callabl
     number, joins = next(((number, joins) for number, joins in found if joins), (0.0, frozenset[str]()))
     if not joins:
         return ops
-    edge = next({key: op[key] for key in ("origin", "size")} for op in ops if _result(op) in joins)
-    what = attribute_pairs({"dim": dim, **edge, "value": number, "masked": True})
+    edge = next(op for op in ops if _result(op) in joins)
+    return _pads_moved(ops, edge, reads, joins, number, fresh)
+
+
+def _pads_moved(
+    ops: tuple[Op, ...],
+    edge: Op,
+    to: Collection[str],
+    joins: Collection[str],
+    number: float,
+    fresh: Callable[[str], str],
+) -> tuple[Op, ...]:
+    """The operations with ``number`` beyond the edge of the values ``to``, which ``joins`` leave out no more."""
+    what = {key: edge[key] for key in ("dim", "origin", "size")} | {"value": number, "masked": True}
     made: list[Op] = []
     for op in ops:
-        if _result(op) in reads:
-            read = replace(op.result, name=fresh(op.result.name))
-            made += [replace(op, results=(read,)), Op("pad", (read,), op.results, what, span=op.span, node=op.node)]
+        if _result(op) in to:
+            before = replace(op.result, name=fresh(op.result.name))
+            pad = Op("pad", (before,), op.results, attribute_pairs(what), span=op.span, node=op.node)
+            made += [replace(op, results=(before,)), pad]
         else:
             made.append(op.with_(masked=False) if _result(op) in joins else op)
     return tuple(made)
+
+
+def _with_padded_roots(ops: tuple[Op, ...], fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """The operations with 0 in front of and behind a row of numbers whose squares are added up: their sums may be one
+    chain of multiply-adds then."""
+    made = {_result(op): op for op in ops}
+    for op in ops:
+        if not op.is_(REDUCE, JOIN) or not op.get("masked") or op["function"] != "add":
+            continue
+        squares = made.get(op.operands[1 if op.is_(JOIN) else 0].name)
+        (start,) = (at for dim, at in op["origin"] if dim == op["dim"])
+        if squares is None or start.low is None or start.low >= 0 or not _is_square(squares):
+            continue
+        if squares.operands[0].name in made:
+            ops = _pads_moved(ops, op, {squares.operands[0].name}, {op.result.name}, 0.0, fresh)
+    return ops
+
+
+def _is_square(op: Op) -> bool:
+    is_product = op.is_(ELEMENTWISE) and op["function"] == "mul" and op.result.tile.dtype.is_float
+    return is_product and op.operands[0] == op.operands[1] and op.operands[0].type == op.result.type
 
 
 def _result(op: Op) -> str:

@@ -84,6 +84,10 @@ class _Strips:
         extents = (self.width if dim == self.dim else e for dim, e in zip(tile.dims, tile.extents, strict=True))
         return replace(tile, extents=tuple(extents))
 
+    def joins(self, op: Op) -> bool:
+        """Whether its result is of all strips together; a reduction along another dim is one of each."""
+        return op.is_(REDUCE) and op["dim"] == self.dim
+
     def moved(self, op: Op) -> Op:
         origin = op.get("origin")
         if origin is None:
@@ -180,12 +184,12 @@ class _Body:
                 phase = max(phase, written.get(op.get("memory", ""), 0))
             else:
                 sums = any(inner.is_(MMA) for inner in self._at(phase).inside)
-                phase += op.is_(REDUCE) and sums
+                phase += strips.joins(op) and sums
                 self._at(phase).inside.append(op)
                 self.made |= {value.name: (phase, op) for value in op.results if strips.has(value)}
                 if op.is_(WRITE):
                     written[op["memory"]] = phase + 1
-            after = phase + (along and op.is_(REDUCE))
+            after = phase + strips.joins(op)
             ready |= {value.name: after for value in op.results}
         self._make_wholes()
 
@@ -244,11 +248,11 @@ class _Body:
             for value in self._needs(op):
                 if value.name not in names:
                     inside.append(self._again(value, names))
-            if not op.is_(REDUCE):
+            if not strips.joins(op):
                 inside.append(self._narrowed(op, names))
                 kept = [value for value in op.results if value.name in self.memories]
                 inside += [self._access("write", value, (names[value.name],), (), strips.at) for value in kept]
-        reductions = [op for op in phase.inside if op.is_(REDUCE)]
+        reductions = [op for op in phase.inside if strips.joins(op)]
         starts = [identity_tile(op, strips.narrow(op.operands[0].tile), self.fresh) for op in reductions]
         arguments = [Value(self.fresh(start.result.name), start.result.type) for start in starts]
         yields, ends = list[Value](), list[Op]()

@@ -23,22 +23,24 @@ def read_around(
 ) -> tuple[Value, ...]:
     """Load a tile, one value per access: all of every one that has an element of the row.
 
-    Of a memory whose rows start beside those that the tile was shifted for, the accesses that have an element each.
+    Of a memory whose rows start beside those that the tile was shifted for, the accesses that have an element each:
+    two wide ones, or three of half the width where elements are smaller than words, of which fewer are chosen then.
     """
     granule, widest = granule_elements(memory, layout, origin), _widest(memory, machine)
     if granule % widest or memory.dtype.is_packed:
         return tuple(_load_around(build, memory, p, masked, hint) for p in _pieces(memory, layout, origin, machine))
-    loaded: list[Value] = []
+    loaded, grain = list[Value](), widest // 2 if memory.dtype.bits < 32 else widest
     for number, inside in enumerate(layout.coordinates(widest)):
         at = coordinates_in(memory, origin, inside)
         piece = Piece(number * widest, widest, memory.offset(at), at)
-        beside = piece.offset % widest
         if is_aligned(memory, piece.offset.divisor, widest, machine):
             loaded.append(_load_around(build, memory, piece, masked, hint))
             continue
         ends = {*masked, memory.contiguous_dim}  # the further access may be beyond a row whose tiles are not
-        both = [_load_around(build, memory, _moved(memory, piece, by - beside), ends, hint) for by in (0, widest)]
-        loaded.append(build.window(build.pack(both, hint), beside, widest, hint))
+        beside = piece.offset % grain
+        parts = (_moved(memory, piece, at - beside, grain) for at in range(0, widest + grain, grain))
+        all_ = build.pack([_load_around(build, memory, part, ends, hint) for part in parts], hint)
+        loaded.append(build.window(all_, beside, widest, hint))
     return tuple(loaded)
 
 
@@ -48,10 +50,10 @@ def _load_around(build: ThreadBuilder, memory: Memory, piece: Piece, masked: Col
     return build.load(memory.name, memory.dtype, piece.width, piece.offset, mask=mask, around=True, hint=hint)
 
 
-def _moved(memory: Memory, piece: Piece, by: Expr) -> Piece:
-    """An access so many elements further on."""
+def _moved(memory: Memory, piece: Piece, by: Expr, width: int) -> Piece:
+    """An access of so many elements, further on."""
     at = {dim: place + by if dim == memory.contiguous_dim else place for dim, place in piece.coordinates.items()}
-    return Piece(piece.register, piece.width, piece.offset + by, at)
+    return Piece(piece.register, width, piece.offset + by, at)
 
 
 def write_around(

@@ -83,7 +83,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         starts = _whole_accesses(layout, dim, origin, size) if context.kernel.lanes > 1 else ()
         if starts:
             word = OF_NUMBERS[function] if op.get("skips_nan") else function
-            fragments = [build.reduce(word, part, result.name) for part in fragments]
+            whole = build.sum_of if op.get("products") else functools.partial(build.reduce, word)
+            fragments = [whole(part, result.name) for part in fragments]
             pairs = zip(fragments, starts, strict=True)
             fragments = [build.pad(part, start, 0, size, nothing) for part, start in pairs]
         else:
@@ -92,9 +93,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         function = OF_NUMBERS[function]
     near, far = in_reach(lane_bits(op, layout, dim, context.kernel.lanes), context.machine)
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
-    # Where other lanes have parts of the sum, memory is waited for, not arithmetic.
+    # Where other lanes have parts of the sum, memory is waited for, and products that somebody needs are there anyway.
     is_own = context.kernel.lanes > 1 and function == "add" and not near and not far and not waves
-    join = functools.partial(build.add_products, hint=result.name) if is_own else None
+    join = functools.partial(build.add_products, hint=result.name) if is_own or op.get("products") else None
     joined = registers_joined(context, fragments, layout, dim, function, result.name, join)
     for mask in near:
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
@@ -197,7 +198,7 @@ def registers_joined(
 ) -> list[Value]:
     """One value per fragment of the layout's projection: everything that one lane has along ``dim`` joined.
 
-    ``join``: of two fragments, where it is not ``function`` of both.
+    ``join``: of two fragments, where that is a sum of products and not ``function`` of both.
     """
     build, inner = context.build, layout.axes[len(layout.repeats) :]
     whole = [_in_runs(build, function, parts, hint, join) for parts in fragments_along(layout, fragments, dim)]
@@ -205,7 +206,7 @@ def registers_joined(
     if not any(along):
         return whole
     if all(along):
-        return [build.reduce(function, value, hint) for value in whole]
+        return [build.sum_of(value, hint) if join else build.reduce(function, value, hint) for value in whole]
     return [_inner(context, value, [axis.extent for axis in inner], along, function, hint) for value in whole]
 
 

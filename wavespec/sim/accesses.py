@@ -60,7 +60,7 @@ class MemoryUnit:
         self.enabled, self.everybody = lanes, all_of(lanes)
 
     def load(self, op: Op) -> Array:
-        """``[threads, elements]``; zeros where masked off or out of bounds."""
+        """``[threads, elements]``; zeros where masked off or out of bounds, anything where that is around a row."""
         count = op.result.vector.elements
         rank: int | None = op.get("rank")
         memories = self.memories if rank is None else self.workgroup.cluster[rank].memories
@@ -69,9 +69,9 @@ class MemoryUnit:
             return self._read(op, memory, op["offset"], op.get("buffer"), count, active, required_alignment=False)
         places = self._rows.index(self.symbols.per_thread(op["offset"]), count)
         outside = (places < 0) | (places >= memory.elements)
-        active, outside = (~outside, outside) if active is None else (active & ~outside, active & outside)
+        active = ~outside if active is None else active & ~outside
         values = self._read(op, memory, op["offset"], op.get("buffer"), count, active, required_alignment=False)
-        values[outside] = _ANYTHING
+        values[~active] = _ANYTHING
         return values
 
     def store(self, op: Op, values: Array) -> None:

@@ -39,8 +39,9 @@ FUNCTIONS: Mapping[str, tuple[int, int]] = {
 """Functions of integer expressions, with the fewest and the most arguments."""
 
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
-_PRECEDENCE = {**dict.fromkeys(COMPARISONS, 1), "+": 2, "-": 2, "*": 3, "/": 3, "//": 3, "%": 3}
-_UNARY = 4
+_LEVELS = (COMPARISONS, ("|",), ("&",), ("+", "-"), ("*", "/", "//", "%"))
+_PRECEDENCE = {sign: level for level, signs in enumerate(_LEVELS, 1) for sign in signs}
+_UNARY, _POWER = 6, 7
 
 
 class EvaluationError(Exception):
@@ -213,6 +214,9 @@ def _print(node: Expression, outer: int) -> str:
             literal = isinstance(operand, Num) and not repr(operand.value).startswith("-")
             inner = _UNARY
             text = f"{op}({_print(operand, 0)})" if literal else f"{op}{_print(operand, inner)}"
+        case Binary(op="**", left=left, right=right):
+            inner = _POWER
+            text = f"{_print(left, _POWER + 1)} ** {_print(right, _UNARY)}"
         case Binary(op=op, left=left, right=right) | Compare(op=op, left=left, right=right):
             inner = _PRECEDENCE[op]
             # Operators of one precedence group to the left; a comparison takes no comparison.

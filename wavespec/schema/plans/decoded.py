@@ -1,11 +1,11 @@
-"""What products decode goes in; what it is made of, and how many elements have one scale, come out."""
+"""Products of a graph go in; what they decode, what that is made of, and how many elements have one scale, come out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from wavespec.schema.made_kernels import words_of
-from wavespec.schema.ops import Op, Read, walk
+from wavespec.schema.ops import Mma, Op, Read, Structured, ValueType, walk
 
 LEAST_BLOCK = 32
 """Elements that have one scale: below, sums would be scaled too often."""
@@ -39,3 +39,16 @@ def reads_of(names: Iterable[str], ops: Sequence[Op]) -> tuple[Read, ...]:
             found[op.name] = op
         pending += [word for word in words_of(op) if word in made and word != getattr(op, "name", "")]
     return tuple(found.values())
+
+
+def is_decoded(products: Sequence[Mma], reads: Mapping[str, Read], types: Mapping[str, ValueType]) -> bool:
+    """Whether an operand is made of what is read, or of places that are computed, which lanes alone can look up."""
+    operands = [one for op in products for one in (op.lhs, op.rhs)]
+    names = {name for one in operands if one in reads for place in reads[one].at.values() for name in place.names()}
+    return any(one not in reads for one in operands) or not names & types.keys() <= reads.keys()
+
+
+def is_used_beside(products: Sequence[Mma], reads: Mapping[str, Read], ops: Sequence[Op]) -> bool:
+    """Whether lanes compute with an operand as well."""
+    read = {one for op in products for one in (op.lhs, op.rhs) if one in reads}
+    return any(read & set(words_of(op)) for op in walk(ops) if not isinstance(op, Mma | Structured | Read))

@@ -29,7 +29,8 @@ from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Case, KernelSpec, Space, TargetOverride
 from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
-from wavespec.schema.plans.tiles import Tiles, tiles_of
+from wavespec.schema.plans.tiles import Tiles, has_producers, tiles_of
+from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
 from wavespec.schema.whole_accesses import whole_accesses
 from wavespec.targets.names import WIDEST_BITS
@@ -51,6 +52,7 @@ def planned(spec: KernelSpec) -> KernelSpec:
     constraints = [*spec.constraints, *(one for over in overrides for one in over.constraints or ())]
     if any(isinstance(one, _SPLITS) for one in constraints) or not _needs_tiles(spec):
         return spec
+    spec = by_residues(spec)
     roles = roles_of(spec)
     return with_tiled_loops(spec) if roles is None else _Plan(spec, roles).spec_with_tiles()
 
@@ -74,11 +76,6 @@ def _each(cases: Iterable[_Entry]) -> Iterator[_Entry]:
             yield {name: one for name, one in entry.items() if name != "aligned"}
         else:
             yield entry
-
-
-def _has_producers(entry: _Entry) -> bool:
-    """Whether waves only copy, which they do step by step of a loop: not for products behind it."""
-    return "producers" in entry.get("schedule", {}).get("waves", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,7 @@ class _Plan:
             for plan, entry in self._candidates(table, with_cases=with_cases)
             for one in plan._shared_out(entry, limits)
         )
-        *few, (_, _, rest) = self._taken(candidates, table)
+        *few, (_, _, rest) = self._taken(candidates, table, limits)
         override = TargetOverride.model_validate(self._override(rest, limits))
         none: dict[str, Any] = {"schedule": {}} if override.schedule else {}  # without one a case has its target's
         cases = (
@@ -130,13 +127,13 @@ class _Plan:
 
     @staticmethod
     def _taken(
-        candidates: Iterable[tuple[_Plan, _Entry]], table: _Entry
+        candidates: Iterable[tuple[_Plan, _Entry]], table: _Entry, limits: _Entry
     ) -> Iterator[tuple[tuple[Expression, ...], _Plan, _Entry]]:
         """The entries that some call takes, each with its conditions and its plan; the last one has no conditions."""
         before: list[tuple[Expression, ...]] = []
         for plan, entry in candidates:
             conditions = plan._conditions(entry, table)
-            if not all(conditions) or (plan.roles.behind and _has_producers(entry)):
+            if not all(conditions) or (has_producers(entry) and not plan._takes_producers(entry, limits)):
                 continue
             when = (*(one for one in conditions if not isinstance(one, bool)), *plan._aligned(entry))
             dims = narrowed_dims(plan.spec.dims | plan.spec.numbers, when, {})
@@ -160,6 +157,15 @@ class _Plan:
                 when = [*entry.get("when", ()), few, f"steps >= {share['steps'] * steps}"]
                 yield {**entry, "when": when, "schedule": {**schedule, "workgroups": {"split": split}}}
         yield entry
+
+    def _takes_producers(self, entry: _Entry, limits: _Entry) -> bool:
+        """Whether waves may only copy beside those of an entry: not for products behind a loop, nor where what is
+        joined has no room in the rows that multiply together."""
+        return not self.roles.behind and self._tiles(entry, limits).have_room
+
+    def _tiles(self, entry: _Entry, limits: _Entry) -> Tiles:
+        lanes = {"lanes": str(limits["lanes"])}
+        return tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), lanes))
 
     def _aligned(self, entry: _Entry) -> Iterator[Expression]:
         """What an entry asks of the rows of tensors."""
@@ -191,10 +197,6 @@ class _Plan:
             return [text]
         fixed = self.roles.fixed
         return [_WINDOW.sub(str(fixed.get(dim, dim)), text) for dim in self.roles.steps]
-
-    def _tiles(self, entry: _Entry, limits: _Entry) -> Tiles:
-        lanes = {"lanes": str(limits["lanes"])}
-        return tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), lanes))
 
     def _override(self, entry: _Entry, limits: _Entry) -> dict[str, Any]:
         """What replaces parts of a spec, as a file has it."""
@@ -278,6 +280,7 @@ class _Plan:
             "made": str(roles.made),
             "once": str(roles.decoded_once.bits if roles.decoded_once else 0),
             "behind": str(int(roles.behind)),
+            "joined": str(int(roles.joined)),
             "named": str(int(self._names_instruction())),
             "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
         }

@@ -12,7 +12,6 @@ from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Dim, KernelSpec
-from wavespec.schema.made_kernels import words_of
 from wavespec.schema.materialize import sources_of
 from wavespec.schema.ops import (
     ArgReduce,
@@ -34,7 +33,7 @@ from wavespec.schema.ops import (
 )
 from wavespec.schema.packed_rows import shared_by
 from wavespec.schema.parted_loops import may_have_parts
-from wavespec.schema.plans.decoded import LEAST_BLOCK, elements_of_scale, reads_of
+from wavespec.schema.plans.decoded import LEAST_BLOCK, elements_of_scale, is_decoded, is_used_beside, reads_of
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
@@ -96,6 +95,9 @@ class Roles:
     """Whether a kernel before may join the elements of parts of the dim of the loop."""
     products: int = 0
     """Sums of products beside each other."""
+    joined: bool = False
+    """Whether ops join the elements of a product along its columns, of which a workgroup has all; those of results are
+    another dim, if there is one."""
     behind: bool = False
     """Whether products behind the loop take what it has summed."""
     beside: bool = False
@@ -252,6 +254,10 @@ class _Graph:
         sides = [self._sides(op) for op in (*looped, *(within if chained else ()))]
         rows = [dim for dim in sides[0][0] if dim in results and all(dim in side[0] for side in sides)]
         columns = [dim for dim in sides[0][1] if dim in results]
+        joined = not columns and not {*whole}.isdisjoint(sides[0][1])
+        if joined:  # what is looked up, or computed, for each row
+            of_products = {dim for op in products for name in (op.lhs, op.rhs) for dim in self.types[name].dims}
+            columns = [dim for dim in results if dim not in of_products]
         row, column = rows[-1] if rows else "", columns[-1] if columns else ""
         main = [dim for dim in self.loops if dim in self._summed(first)]
         direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
@@ -260,8 +266,8 @@ class _Graph:
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
         alone = tuple(dim for dim in results if dim not in {row, column})
-        is_made = not chained and self._is_decoded(looped, reads)
-        is_beside = not chained and not is_made and self._is_used_beside(looped, reads)
+        is_made = not chained and is_decoded(looped, reads, self.types)
+        is_beside = not chained and not is_made and is_used_beside(looped, reads, self.ops)
         roles = Roles(
             kind="attention" if chained else "products",
             rows=row,
@@ -275,6 +281,7 @@ class _Graph:
             operands=tuple(dict.fromkeys(operands)),
             bits=self._bits(operands),
             products=len({op.acc for op in looped}),
+            joined=joined,
             behind=bool(within) and len(products) > len(within),
             beside=is_beside,
             decoded=is_made or is_beside or any(op.scales is not None for op in products),
@@ -285,7 +292,7 @@ class _Graph:
             uniform=self._uniform(),
             ordered=self._is_ordered(),
             fixed=self.fixed,
-            values=self._values(),
+            values=(*self._values(), *(self._ranks() if joined else ())),
         )
         once = self._decoded_once(roles, looped, reads)
         turned = self._turned(once, first, reads) if once is not None and roles.products == 1 else None
@@ -349,17 +356,6 @@ class _Graph:
         spec = with_tiled_loops(self.spec)
         spec = spec.model_copy(update={"constraints": (*spec.constraints, *grid)})
         return next(((dim, shared) for dim in alone if (shared := shared_by(spec, rows, dim))), None)
-
-    def _is_decoded(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
-        """Whether an operand is made of what is read, or of places that are computed, which lanes alone can look up."""
-        operands = [one for op in products for one in (op.lhs, op.rhs)]
-        names = {name for one in operands if one in reads for place in reads[one].at.values() for name in place.names()}
-        return any(one not in reads for one in operands) or not names & self.types.keys() <= reads.keys()
-
-    def _is_used_beside(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
-        """Whether lanes compute with an operand as well."""
-        read = {one for op in products for one in (op.lhs, op.rhs) if one in reads}
-        return any(read & set(words_of(op)) for op in walk(self.ops) if not isinstance(op, Mma | Structured | Read))
 
     def _sides(self, op: Mma) -> tuple[list[str], list[str]]:
         """The dims of the rows of a product, and those of its columns."""
@@ -445,6 +441,10 @@ class _Graph:
 
     def _values(self) -> tuple[tuple[tuple[str, ...], int], ...]:
         return tuple(dict.fromkeys(map(self._typed, self.types)))
+
+    def _ranks(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """What elements are compared by, places and all."""
+        yield from ((self.types[op.value].dims, 64) for op in every(ArgReduce, self.ops))
 
     def _typed(self, name: str) -> tuple[tuple[str, ...], int]:
         return self.types[name].dims, max(DTYPES[self.types[name].dtype].bits, 8)

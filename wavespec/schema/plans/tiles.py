@@ -30,6 +30,8 @@ class Tiles:
     names: Mapping[str, str]
     """Of dims, without what they name."""
     schedule: Mapping[str, Any] | None
+    have_room: bool
+    """Whether they are as small as the largest value of a kernel that joins what it multiplies needs them."""
 
     @property
     def params(self) -> dict[str, int]:
@@ -44,6 +46,11 @@ class Tiles:
 
     def wave(self, dim: str) -> Expression:
         return parse_expression(f"WAVE_{self.names[dim]}")
+
+
+def has_producers(entry: Mapping[str, Any]) -> bool:
+    """Whether waves only copy, which they do step by step of a loop: not for products behind it."""
+    return "producers" in entry.get("schedule", {}).get("waves", {})
 
 
 def tiles_of(
@@ -66,11 +73,11 @@ def tiles_of(
     written = {dim: number for dim, number in split.items() if tiles[dim] < number}
     # Where tiles have less than the table says, waves are the compiler's to choose.
     is_own = bool(roles.products) or not written or not limits["lanes"]
-    waves = fitted.waves(tiles) if is_own else {}
+    waves = fitted.waves(tiles) if is_own and not (roles.joined and not has_producers(entry)) else {}
     tiles, waves = fitted.of_short_dims(tiles, waves)
     names = {dim: "".join(part if part.isalnum() else "_" for part in dim) for dim in tiles}
     names = {dim: free_name(spec, f"TILE_{name}").removeprefix("TILE_") for dim, name in names.items()}
-    return Tiles(tiles, waves, names, fitted.schedule(tiles))
+    return Tiles(tiles, waves, names, fitted.schedule(tiles), fitted.has_room(tiles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,8 @@ class _Fitted:
         if roles.products:
             while self._staged(found) > self.limits["shared"] and (dim := self._widest(found)):
                 found[dim] //= 2
+        if roles.joined:
+            return self._with_room_for_joined(found) if self.limits["lanes"] else found
         if roles.products and roles.steps:
             return found
         words = self.entry.get("words") or self.limits["ordered" if roles.ordered else "words"]
@@ -139,6 +148,25 @@ class _Fitted:
             while found.get(dim, 1) > least.get(dim, 1) and self._words(found) > words:
                 found[dim] = -(-found[dim] // 2)
         return found
+
+    def _with_room_for_joined(self, tiles: Mapping[str, int]) -> dict[str, int]:
+        """Smaller ones where products whose columns a workgroup joins, or what is made of each row then, have no room:
+        the longer side first. Waves that multiply together have all rows of the table."""
+        found, roles = dict(tiles), self.roles
+        least = self.numbers("wave").get(roles.rows, 1) if has_producers(self.entry) else _LEAST_TILE
+        while self._words(found) > self.limits["words"]:
+            dims, _ = max(self._values(found), key=lambda one: one[1])
+            sides = [dim for dim in (roles.columns, roles.rows) if dim in dims and dim in found]
+            sides = [dim for dim in sides if found[dim] > (least if dim == roles.rows else 1)]
+            if not sides:
+                break
+            longest = max(sides, key=lambda dim: found[dim])
+            found[longest] = -(-found[longest] // 2)
+        return found
+
+    def has_room(self, tiles: Mapping[str, int]) -> bool:
+        """Whether a workgroup has room for its largest value, of a kernel that joins what it multiplies."""
+        return not self.roles.joined or self._words(tiles) <= self.limits["words"]
 
     def of_short_dims(
         self, tiles: Mapping[str, int], waves: Mapping[str, int]
@@ -162,10 +190,15 @@ class _Fitted:
         return ""
 
     def _words(self, tiles: Mapping[str, int]) -> int:
-        return max(
-            (prod(self._extent(dim, tiles) for dim in dims) * bits // _WORD for dims, bits in self.roles.values),
-            default=0,
-        )
+        """Of the largest value."""
+        return max((words for _, words in self._values(tiles)), default=0)
+
+    def _values(self, tiles: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], int]]:
+        """Their dims and words. Of what products sum over, those that join have no more than a step of an operand."""
+        left_out = {*self.roles.steps} if self.roles.joined else set[str]()
+        for dims, bits in self.roles.values:
+            if left_out.isdisjoint(dims):
+                yield dims, prod(self._extent(dim, tiles) for dim in dims) * bits // _WORD
 
     def _extent(self, dim: str, tiles: Mapping[str, int]) -> int:
         return tiles[dim] if dim in tiles else self.roles.fixed.get(dim, 1)
