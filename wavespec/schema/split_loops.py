@@ -49,13 +49,14 @@ def may_be_split(
     (loop,) = loops
     if not isinstance(loop, Iterate) or loop.dim != dim or loop.step is not None or loop.until is not None:
         return False
-    rows = tiled[0]
-    if any(isinstance(op, _ALONG) and (rows in words_of(op) or rows in getattr(op, "at", ())) for op in ops):
-        return False
     shapes = {frozenset(types[name].dims) - {*alone} for name in loop.carry}
-    if not {frozenset(tiled)} <= shapes <= {frozenset(tiled), frozenset({rows})}:
+    if not {frozenset(tiled)} <= shapes <= {frozenset(tiled), frozenset(tiled[:1])}:
         return False
-    return _Carried(loop, ops, types).are_joined()
+    carried = _Carried(loop, ops, types)
+    # Workgroups have some rows each behind the loop; of products alone, some columns where these are further apart.
+    shared = {*tiled[:1]} if carried.found else {*tiled}
+    along = [op for op in ops if isinstance(op, _ALONG)]
+    return carried.are_joined() and not any(shared & {*words_of(op), *getattr(op, "at", ())} for op in along)
 
 
 class _Carried:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -33,6 +33,7 @@ from wavespec.schema.plans.tiles import Tiles, has_producers, tiles_of
 from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
 from wavespec.schema.whole_accesses import whole_accesses
+from wavespec.targets.names import WIDEST_BITS
 
 _Entry = Mapping[str, Any]
 _SPLITS = (Workgroup, Tiling, Wave, Device)
@@ -97,14 +98,17 @@ class _Plan:
     def _on(self, target: str) -> TargetOverride:
         """What the table has for a target, and over it what the spec says of it, or of all targets."""
         table, own = _tables()[self.roles.kind][target], override_of(self.spec, target)
-        limits = _tables()["limits"][target]
+        limits: _Entry = _tables()["limits"][target]
         schedule = (own and own.schedule) or self.spec.schedule
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
         said |= {"schedule": schedule} if schedule else {}
         with_cases = "cases" not in said and not schedule
-        *few, (_, _, rest) = self._taken(
-            self._plans(table, with_cases=with_cases), table, limits, with_cases=with_cases
+        candidates = (
+            (plan, one)
+            for plan, entry in self._candidates(table, with_cases=with_cases)
+            for one in plan._shared_out(entry, limits)
         )
+        *few, (_, _, rest) = self._taken(candidates, table, limits)
         override = TargetOverride.model_validate(self._override(rest, limits))
         none: dict[str, Any] = {"schedule": {}} if override.schedule else {}  # without one a case has its target's
         cases = (
@@ -113,21 +117,26 @@ class _Plan:
         both = {name: {**getattr(override, name), **said[name]} for name in ("params", "tensors") if name in said}
         return override.model_copy(update={"cases": tuple(cases), **said, **both})
 
-    def _plans(self, table: _Entry, *, with_cases: bool) -> tuple[_Plan, ...]:
-        """This one; in front of it that of the sizes for which operands are decoded once, if there are some."""
-        once = self.roles.decoded_once and _Plan(self.spec, self.roles.decoded_once)
+    def _candidates(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[_Plan, _Entry]]:
+        """Entries of the table, each with the roles it is for: first those of products that decode columns
+        in registers, then of the sizes for which operands are decoded once, if there are some."""
+        roles, entries = self.roles, (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
+        if roles.turned and with_cases:
+            turned = _Plan(self.spec, roles.turned)
+            yield from ((turned, entry) for entry in table.get("turned", ()))
+        once = roles.decoded_once and _Plan(self.spec, roles.decoded_once)
         if once and with_cases and "decoded_once" in table and all(once._conditions({}, table)):
-            return once, self
-        return (_Plan(self.spec, replace(self.roles, decoded_once=None)),)
+            yield from product((once, self), entries)
+        else:
+            yield from ((_Plan(self.spec, replace(roles, decoded_once=None)), entry) for entry in entries)
 
     @staticmethod
     def _taken(
-        plans: Sequence[_Plan], table: _Entry, limits: Mapping[str, int], *, with_cases: bool
+        candidates: Iterable[tuple[_Plan, _Entry]], table: _Entry, limits: _Entry
     ) -> Iterator[tuple[tuple[Expression, ...], _Plan, _Entry]]:
         """The entries that some call takes, each with its conditions and its plan; the last one has no conditions."""
         before: list[tuple[Expression, ...]] = []
-        entries = (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
-        for plan, entry in product(plans, entries):
+        for plan, entry in candidates:
             conditions = plan._conditions(entry, table)
             if not all(conditions) or (has_producers(entry) and not plan._takes_producers(entry, limits)):
                 continue
@@ -140,12 +149,26 @@ class _Plan:
             if not when:
                 return
 
-    def _takes_producers(self, entry: _Entry, limits: Mapping[str, int]) -> bool:
+    def _shared_out(self, entry: _Entry, limits: _Entry) -> Iterator[_Entry]:
+        """The entry for each number of workgroups that may share out the steps of a tile, the most first, and for one:
+        the clusters of a call run at once.
+        """
+        if (share := entry.get("share")) and self.roles.split:
+            tiles, roles, schedule = self._tiles(entry, limits).tiles, self.roles, entry.get("schedule", {})
+            rows, columns, steps = (tiles[dim] for dim in (roles.rows, roles.columns, roles.steps[0]))
+            for split in share["by"]:
+                most = limits["clusters"][split] * share.get("workgroups", limits["processors"]) // limits["processors"]
+                few = f"batch * ceildiv(rows, {rows}) * ceildiv(columns, {columns}) <= {most}"
+                when = [*entry.get("when", ()), few, f"steps >= {share['steps'] * steps}"]
+                yield {**entry, "when": when, "schedule": {**schedule, "workgroups": {"split": split}}}
+        yield entry
+
+    def _takes_producers(self, entry: _Entry, limits: _Entry) -> bool:
         """Whether waves may only copy beside those of an entry: not for products behind a loop, nor where what is
         joined has no room in the rows that multiply together."""
         return not self.roles.behind and self._tiles(entry, limits).have_room
 
-    def _tiles(self, entry: _Entry, limits: Mapping[str, int]) -> Tiles:
+    def _tiles(self, entry: _Entry, limits: _Entry) -> Tiles:
         lanes = {"lanes": str(limits["lanes"])}
         return tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), lanes))
 
@@ -155,6 +178,10 @@ class _Plan:
         if "aligned" not in entry:
             return
         yield from whole_accesses(spec, roles.operands if entry["aligned"] == "operands" else spec.tensors)
+        if entry["aligned"] == "staged":  # rows of scales have sizes that others decide
+            widest = {(spec.tensors[name].shape[-1], DTYPES[spec.tensors[name].dtype].bits) for name in roles.operands}
+            for dim, bits in sorted(widest):
+                yield parse_expression(f"{dim} % {WIDEST_BITS // max(8, bits)} == 0")
         if entry["aligned"] == "boxes":  # a step is a part of one pixel
             dims = {dim: None for name in roles.mapped for dim in spec.tensors[name].shape if dim in spec.dims}
             last = {spec.tensors[name].shape[-1]: None for name in roles.mapped} | dict.fromkeys(roles.steps)
@@ -163,7 +190,8 @@ class _Plan:
 
     def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
-        written = (*(table["decoded_once"] if self.roles.written else ()), *entry.get("when", ()))
+        is_once = self.roles.written and not self.roles.decoded
+        written = (*(table["decoded_once"] if is_once else ()), *entry.get("when", ()))
         texts = [one for text in written for one in self._of_each_window(text)]
         parsed = [parse_expression(self._in_dims(text, table.get("let", {}))) for text in texts]
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]
@@ -175,7 +203,7 @@ class _Plan:
         fixed = self.roles.fixed
         return [_WINDOW.sub(str(fixed.get(dim, dim)), text) for dim in self.roles.steps]
 
-    def _override(self, entry: _Entry, limits: Mapping[str, int]) -> dict[str, Any]:
+    def _override(self, entry: _Entry, limits: _Entry) -> dict[str, Any]:
         """What replaces parts of a spec, as a file has it."""
         tiles = self._tiles(entry, limits)
         found: dict[str, Any] = {
@@ -254,6 +282,7 @@ class _Plan:
             "beside": str(int(roles.beside)),
             "decoded": str(int(roles.decoded)),
             "scaled": str(int(roles.block > 0)),
+            "made": str(roles.made),
             "once": str(roles.decoded_once.bits if roles.decoded_once else 0),
             "behind": str(int(roles.behind)),
             "joined": str(int(roles.joined)),

@@ -12,7 +12,6 @@ from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Dim, KernelSpec
-from wavespec.schema.made_kernels import words_of
 from wavespec.schema.materialize import sources_of
 from wavespec.schema.ops import (
     ArgReduce,
@@ -34,6 +33,7 @@ from wavespec.schema.ops import (
 )
 from wavespec.schema.packed_rows import shared_by
 from wavespec.schema.parted_loops import may_have_parts
+from wavespec.schema.plans.decoded import LEAST_BLOCK, elements_of_scale, is_decoded, is_used_beside, reads_of
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
@@ -49,8 +49,6 @@ _IN_ORDER = Scan | Joined | Topk | Take
 """What joins or looks up elements by where they are among the others."""
 _SOME_TILE = 64
 """Of dims whose tiles are not known yet."""
-_LEAST_BLOCK, _MOST_IN_BLOCK = 32, 1024
-"""Elements that have one scale: below, sums would be scaled too often; above, steps have as many anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +125,11 @@ class Roles:
     """The same where kernels of their own write what is decoded first, if they can."""
     written: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """What those write, each with its dims in their order."""
+    turned: Roles | None = None
+    """The same where columns are decoded in registers beside their product, from what is staged; rows that are decoded
+    too are written first."""
+    made: int = 0
+    """How many operands of a product are decoded."""
     block: int = 0
     """Along steps, elements that have one scale, by which products multiply what is written; 0 where they do not."""
 
@@ -275,8 +278,8 @@ class _Graph:
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
         alone = tuple(dim for dim in results if dim not in {row, column})
-        is_made = not chained and self._is_decoded(looped, reads)
-        is_beside = not chained and not is_made and self._is_used_beside(looped, reads)
+        is_made = not chained and is_decoded(looped, reads, self.types)
+        is_beside = not chained and not is_made and is_used_beside(looped, reads, self.ops)
         roles = Roles(
             kind="attention" if chained else "products",
             rows=row,
@@ -284,7 +287,7 @@ class _Graph:
             steps=tuple(steps),
             alone=alone,
             heads=self._heads(row, alone) if chained and self._is_single() else None,
-            split=chained and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
+            split=bool(steps) and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
             walked=tuple(dim for dim in self.loops if dim not in steps),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
@@ -303,7 +306,9 @@ class _Graph:
             fixed=self.fixed,
             values=(*self._values(), *(self._ranks() if joined else ())),
         )
-        return replace(roles, decoded_once=self._decoded_once(roles, looped, reads))
+        once = self._decoded_once(roles, looped, reads)
+        turned = self._turned(once, first, reads) if once is not None and roles.products == 1 else None
+        return replace(roles, decoded_once=once, turned=turned)
 
     def _decoded_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
         """Roles for products of what kernels of their own have written: all that is made, or scaled, of the elements of
@@ -322,8 +327,10 @@ class _Graph:
         read = [reads[name] for name in operands if name not in made]
         scales = [name for op in products for name in op.scales or ()]
         has_bits = any(self.types[name].dtype != "f8e8m0fnu" for name in scales)
-        block = min(self._block(name, reads, roles.steps) for name in scales) if has_bits else 0
-        if has_bits and block < _LEAST_BLOCK:
+        constants = {**dict.fromkeys(self.spec.dims, 0), **constant_values(self.spec)}
+        blocks = (elements_of_scale(reads.get(name), roles.steps, constants) for name in scales)
+        block = min(blocks) if has_bits else 0
+        if has_bits and block < LEAST_BLOCK:
             return None
         bits = max(DTYPES[SCALED_PRODUCT if scales else self.types[name].dtype].bits for name in operands)
         return replace(
@@ -335,20 +342,24 @@ class _Graph:
             mapped=tuple(dict.fromkeys(op.tensor for op in read if op.at)),
             staged=tuple((self.types[name].dims, bits) for name in operands),
             written=written,
+            made=len(made),
             block=block,
         )
 
-    def _block(self, scale: str, reads: Mapping[str, Read], steps: Sequence[str]) -> int:
-        """Along steps, how many elements have one scale, if that is a power of two; 1 of scales that are computed."""
-        if scale not in reads:
-            return 1
-        constants, at = {**dict.fromkeys(self.spec.dims, 0), **constant_values(self.spec)}, reads[scale].at.values()
-        steps_seen = (dict.fromkeys(steps, step) for step in range(2 * _MOST_IN_BLOCK))
-        places = [[place.evaluate({**constants, **one}) for place in at] for one in steps_seen]
-        length = _MOST_IN_BLOCK
-        while any(place != places[step // length * length] for step, place in enumerate(places)):
-            length //= 2
-        return length
+    def _turned(self, once: Roles, product: Mma, reads: Mapping[str, Read]) -> Roles | None:
+        """Roles for a product that decodes its columns itself."""
+        lhs, rhs = product.lhs, product.rhs
+        if rhs not in once.written or once.block:
+            return None
+        made_of = reads_of((rhs, *(product.scales or ())[1:]), self.ops)
+        (rows, *_), plain = once.operands, [op.name for op in made_of if not op.at]
+        return replace(
+            once,
+            operands=tuple(dict.fromkeys((rows, *(op.tensor for op in made_of)))),
+            decoded=True,
+            staged=((self.types[lhs].dims, once.bits), *map(self._typed, plain)),
+            written={name: dims for name, dims in once.written.items() if name == lhs},
+        )
 
     def _heads(self, rows: str, alone: Sequence[str]) -> tuple[str, str] | None:
         if not rows:
@@ -357,17 +368,6 @@ class _Graph:
         spec = with_tiled_loops(self.spec)
         spec = spec.model_copy(update={"constraints": (*spec.constraints, *grid)})
         return next(((dim, shared) for dim in alone if (shared := shared_by(spec, rows, dim))), None)
-
-    def _is_decoded(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
-        """Whether an operand is made of what is read, or of places that are computed, which lanes alone can look up."""
-        operands = [one for op in products for one in (op.lhs, op.rhs)]
-        names = {name for one in operands if one in reads for place in reads[one].at.values() for name in place.names()}
-        return any(one not in reads for one in operands) or not names & self.types.keys() <= reads.keys()
-
-    def _is_used_beside(self, products: Sequence[Mma], reads: Mapping[str, Read]) -> bool:
-        """Whether lanes compute with an operand as well."""
-        read = {one for op in products for one in (op.lhs, op.rhs) if one in reads}
-        return any(read & set(words_of(op)) for op in walk(self.ops) if not isinstance(op, Mma | Structured | Read))
 
     def _sides(self, op: Mma) -> tuple[list[str], list[str]]:
         """The dims of the rows of a product, and those of its columns."""

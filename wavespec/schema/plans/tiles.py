@@ -57,7 +57,7 @@ def tiles_of(
     spec: KernelSpec,
     roles: Roles,
     entry: Mapping[str, Any],
-    limits: Mapping[str, int],
+    limits: Mapping[str, Any],
     in_dims: Callable[[object], str],
 ) -> Tiles:
     """The tiles of an entry for one spec.
@@ -85,7 +85,7 @@ class _Fitted:
     spec: KernelSpec
     roles: Roles
     entry: Mapping[str, Any]
-    limits: Mapping[str, int]
+    limits: Mapping[str, Any]
     in_dims: Callable[[object], str]
 
     @property

@@ -1,0 +1,54 @@
+"""Products of a graph go in; what they decode, what that is made of, and how many elements have one scale, come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from wavespec.schema.made_kernels import words_of
+from wavespec.schema.ops import Mma, Op, Read, Structured, ValueType, walk
+
+LEAST_BLOCK = 32
+"""Elements that have one scale: below, sums would be scaled too often."""
+_MOST_IN_BLOCK = 1024
+"""Beyond, steps have as many anyway."""
+
+
+def elements_of_scale(scale: Read | None, steps: Sequence[str], constants: Mapping[str, int]) -> int:
+    """Along steps, how many elements have one scale, if that is a power of two; 1 of scales that are computed.
+
+    Args:
+        constants: the values of all names in places, those of dims 0.
+    """
+    if scale is None:
+        return 1
+    steps_seen = (dict.fromkeys(steps, step) for step in range(2 * _MOST_IN_BLOCK))
+    places = [[place.evaluate({**constants, **one}) for place in scale.at.values()] for one in steps_seen]
+    length = _MOST_IN_BLOCK
+    while any(place != places[step // length * length] for step, place in enumerate(places)):
+        length //= 2
+    return length
+
+
+def reads_of(names: Iterable[str], ops: Sequence[Op]) -> tuple[Read, ...]:
+    """The reads that values are made of."""
+    made = {name: op for op in walk(ops) if (name := getattr(op, "name", ""))}
+    pending, found = [*names], dict[str, Read]()
+    while pending:
+        op = made[pending.pop()]
+        if isinstance(op, Read):
+            found[op.name] = op
+        pending += [word for word in words_of(op) if word in made and word != getattr(op, "name", "")]
+    return tuple(found.values())
+
+
+def is_decoded(products: Sequence[Mma], reads: Mapping[str, Read], types: Mapping[str, ValueType]) -> bool:
+    """Whether an operand is made of what is read, or of places that are computed, which lanes alone can look up."""
+    operands = [one for op in products for one in (op.lhs, op.rhs)]
+    names = {name for one in operands if one in reads for place in reads[one].at.values() for name in place.names()}
+    return any(one not in reads for one in operands) or not names & types.keys() <= reads.keys()
+
+
+def is_used_beside(products: Sequence[Mma], reads: Mapping[str, Read], ops: Sequence[Op]) -> bool:
+    """Whether lanes compute with an operand as well."""
+    read = {one for op in products for one in (op.lhs, op.rhs) if one in reads}
+    return any(read & set(words_of(op)) for op in walk(ops) if not isinstance(op, Mma | Structured | Read))
