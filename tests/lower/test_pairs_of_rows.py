@@ -13,7 +13,7 @@ from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.load import loads
-from wavespec.schema.plans.roles import roles_of
+from wavespec.schema.plans.find_roles import roles_of
 from wavespec.schema.resolve import resolve_params
 from wavespec.targets import machines
 from wavespec.targets.machine import Machine

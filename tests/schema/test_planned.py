@@ -13,7 +13,8 @@ from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.constraints import Hardware, Tiling, Workgroup
 from wavespec.schema.language.models import Case, KernelSpec, Schedule, TargetOverride
 from wavespec.schema.load import loads
-from wavespec.schema.plans.roles import Kind, Roles, roles_of
+from wavespec.schema.plans.find_roles import roles_of
+from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import resolve_params
 from wavespec.targets.names import TARGETS

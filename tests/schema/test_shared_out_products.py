@@ -9,7 +9,7 @@ from tests.kernels import Subject, subjects
 from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
 from wavespec.schema.load import loads
 from wavespec.schema.plans import planned
-from wavespec.schema.plans.roles import roles_of
+from wavespec.schema.plans.find_roles import roles_of
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import resolve_params
 from wavespec.targets.machine import machines

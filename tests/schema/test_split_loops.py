@@ -10,7 +10,7 @@ from tests.bare import planned_anew, without_plan
 from tests.kernels import SPECS
 from wavespec.schema import load, loads
 from wavespec.schema.cases import case_for_sizes, cases_for_target
-from wavespec.schema.plans.roles import roles_of
+from wavespec.schema.plans.find_roles import roles_of
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
 ATTENTION = dump_yaml(without_plan(load(SPECS / "attention.wave.yaml")))

@@ -28,7 +28,8 @@ from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Case, KernelSpec, Space, TargetOverride
 from wavespec.schema.ops import Iterate, Mma, every
-from wavespec.schema.plans.roles import Roles, roles_of, with_tiled_loops
+from wavespec.schema.plans.find_roles import roles_of, with_tiled_loops
+from wavespec.schema.plans.roles import Roles
 from wavespec.schema.plans.tiles import Tiles, has_producers, tiles_of
 from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
