@@ -9,7 +9,7 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, minimum, symbol
 from wavespec.ir.kernel import Kernel
 from wavespec.lower.base import Pass
-from wavespec.lower.last_round import pieces, pieces_in_order, symbols_of_pieces, whole_tiles
+from wavespec.lower.last_round import SYMBOLS, pieces_in_order, workgroups
 from wavespec.lower.thread_properties import grid_is_of_a_launch, is_of_lanes
 from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, product
 from wavespec.targets.machine import Machine
@@ -65,8 +65,8 @@ def _in_pieces(kernel: Kernel, machine: Machine) -> Kernel:
     tile, values = pieces_in_order(kernel, machine, first)
     plan, named = kernel.distribution, {f"wg{axis}": extent for axis, extent in enumerate(kernel.grid)}
     values |= in_bands(tile, named, max(1, plan.group or machine.raster_group))
-    grid = (whole_tiles(kernel, machine) + pieces(kernel, machine),)
-    kernel, lets = defined(kernel, (first, *symbols_of_pieces()), values)
+    grid = (workgroups(kernel, machine),)
+    kernel, lets = defined(kernel, (first, *SYMBOLS), values)
     return replace(kernel, grid=grid, body=(*lets, *kernel.body))
 
 
