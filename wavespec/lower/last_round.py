@@ -1,7 +1,7 @@
 """The tiles of a launch and the processors go in; how workgroups share out the tiles of the last round comes out.
 
 A round is as many tiles as the machine has processors.  Each tile of full rounds has one workgroup; those that are left
-have as many as there are processors for it, or three of them two rounds, or four three, where that takes less.
+have as many as there are processors for it, or three in two rounds of thirds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from wavespec.lower.tile_walk import MOST_TILES, product
 from wavespec.targets.machine import Machine
 
 MOST_PARTS = 16
-_SOME, _MANY = 3, 4
+_SOME = 3
 PART = symbol("part", 0, MOST_PARTS - 1)
 """Which part of the steps of its tile a workgroup has."""
 PARTS = symbol("parts", 1, MOST_PARTS)
@@ -34,11 +34,9 @@ def parts_of_last(kernel: Kernel, machine: Machine) -> Expr:
     parts = const(1)  # without a division by what is known in a launch alone
     for count in range(2, most + 1):
         parts = parts + _is_at_most(rest * count, processors)
-    above = processors // 2
-    for count in range(_SOME, min(most, _MANY) + 1):  # so many parts in one round less
-        upto = processors * (count - 1) // count
-        parts = parts + _is_at_most(above + 1, rest) * _is_at_most(rest, upto) * (count - 1)
-        above = upto
+    if most >= _SOME:
+        is_more = _is_at_most(processors + 1, rest * 2)
+        parts = parts + is_more * _is_at_most(rest * _SOME, processors * 2) * (_SOME - 1)
     return parts
 
 
