@@ -14,6 +14,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Op, rewrite
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
+from wavespec.pipeline import emit
 from wavespec.sim.interleaving import Order
 from wavespec.targets.machine import Machine
 
@@ -119,6 +120,14 @@ def test_what_cannot_be_shared_is_refused(gemm: Gemm, machine: Machine, why: str
         gemm.lowered(machine)
     (found,) = caught.value.diagnostics
     assert found.code == "last-round-not-possible" and why in found.message
+
+
+def test_counting_comes_behind_what_was_laid_down() -> None:
+    """For all who find the number: a workgroup that reads the sums of others, and lanes of them that wrote them."""
+    gemm = shared_gemm()
+    kernel = gemm.lowered(NVIDIA)
+    (counted,) = (op for op in kernel.walk() if op.name == "atomic" and op["function"] == "add")
+    assert counted["ordered"] and 'syncscope("device") acq_rel' in emit(gemm.spec, NVIDIA).text
 
 
 def test_one_workgroup_a_tile_is_no_sharing() -> None:

@@ -152,7 +152,14 @@ class ThreadBuilder:
         )
 
     def atomic(
-        self, function: str, operands: tuple[Value, ...], memory: str, offset: Expr, *, mask: Mask = (), old: str = "",
+        self,
+        function: str,
+        operands: tuple[Value, ...],
+        memory: str,
+        offset: Expr,
+        *,
+        mask: Mask = (),
+        old: str = "",
         ordered: bool = False,
     ) -> Value | None:
         """``operands``: the value, and what is expected there; ``old``: what the result is called, if there is one."""

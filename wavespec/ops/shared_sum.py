@@ -54,7 +54,9 @@ def _lay_down(op: Op, sums: Sequence[Value], context: ThreadContext, build: Thre
     waves = {"first": const(0), "waves": kernel.wave_count}
     build.add("barrier", (), (), **waves)
     counting = build.nested()
-    seen = counting.atomic("add", (counting.constant(1, _COUNT, 1),), op["counter"], op["tile"], old="seen", ordered=True)
+    seen = counting.atomic(
+        "add", (counting.constant(1, _COUNT, 1),), op["counter"], op["tile"], old="seen", ordered=True
+    )
     assert seen is not None
     counting.store(seen, told.name, const(0))
     build.add("if", (), (), Region((), tuple(counting.ops), ()), mask=((first, const(1)),))
@@ -88,9 +90,7 @@ def _joined(
     return build.loop(taken.args[0], 0, is_last, 1, tuple(sums), arguments, tuple(inside.ops), total, once=True)
 
 
-def _accesses(
-    op: Op, sums: Sequence[Value], context: ThreadContext, part: Expr
-) -> list[tuple[Expr, Value, int, int]]:
+def _accesses(op: Op, sums: Sequence[Value], context: ThreadContext, part: Expr) -> list[tuple[Expr, Value, int, int]]:
     """Where lanes lay down their parts of values: the place, the value, where the part starts, and how long it is.
 
     Lanes of a wave lie side by side, one wide access each."""
@@ -102,9 +102,7 @@ def _accesses(
     thread = kernel.symbol("lane") + kernel.wave_number * kernel.lanes
     start = (op["tile"] * op["parts"] + part) * (own * threads) + thread * width
     places = ((value, at) for value in sums for at in range(0, value.vector.elements, width))
-    return [
-        (start + number * threads * width, value, at, width) for number, (value, at) in enumerate(places)
-    ]
+    return [(start + number * threads * width, value, at, width) for number, (value, at) in enumerate(places)]
 
 
 def _like(build: ThreadBuilder, values: Sequence[Value]) -> tuple[Value, ...]:
