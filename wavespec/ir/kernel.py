@@ -206,7 +206,8 @@ class Distribution:
     split: int = 1
     """Workgroups that share out the steps of the loop over one tile; they are a cluster along an axis of their own."""
     last_round: int = 1
-    """Workgroups, at most so many, that share out the steps of the loop over a tile of the last round; 1 = one has all."""
+    """Workgroups, at most so many, that share out the steps of the loop over a tile of the last round; 1 = one has
+    all."""
     resident: int = 1
     """Workgroups that a processor has room for at once; 1 = as many as it happens to."""
     roles: WaveRoles = WaveRoles()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
-from wavespec.ir.kernel import Memory, Op, Region, Value, attribute_pairs
+from wavespec.ir.kernel import Memory, Op, Region, Value
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.contexts import ThreadContext
 
