@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from wavespec.targets.machine import Machine
 MOST = 8
 
 
-def shared_gemm(most: int = MOST, **others: object) -> Gemm:
+def shared_gemm(most: int = MOST, **others: Any) -> Gemm:
     return hopper_gemm(schedule=f"waves: {{producers: 1}}, workgroups: {{last_round: {most}}}", **others)
 
 
@@ -99,7 +100,7 @@ def test_simulator_finds_a_counter_that_nobody_sets_back() -> None:
 
     broken = replace(kernel, body=rewrite(kernel.body, dropped))
     report, _ = run(gemm.spec, machine, {"M": 130, "N": 64, "K": 328}, kernel=broken)
-    assert [finding.code for finding in report.findings] == ["counter-left"]
+    assert [finding.kind for finding in report.findings] == ["counter-left"]
 
 
 @pytest.mark.parametrize(

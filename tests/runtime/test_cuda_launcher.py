@@ -138,7 +138,12 @@ def test_counters_of_a_graph_are_zeros_from_before_it(monkeypatch: pytest.Monkey
     addresses, plan = [tensor.data_ptr() for tensor in tensors], make_plan(artifact, {"N": 500})
     launcher.launch(tensors, addresses, plan)
     made, zeros = list[int](), torch.zeros
-    monkeypatch.setattr(torch, "zeros", lambda size, **kinds: made.append(size) or zeros(size, **kinds))
+
+    def counted(size: int, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        made.append(size)
+        return zeros(size, dtype=dtype, device=device)
+
+    monkeypatch.setattr(torch, "zeros", counted)
     monkeypatch.setattr(module, "_is_capturing", lambda: True)
     for _ in range(2):
         launcher.launch(tensors, addresses, plan)
