@@ -51,8 +51,7 @@ def _lay_down(op: Op, sums: Sequence[Value], context: ThreadContext, build: Thre
     told = Memory(f"{op['counter']}.told", _COUNT, (), (), "shared")
     context.memories.append(told)
     first = kernel.symbol("lane") + kernel.wave_number * kernel.lanes
-    waves = {"first": const(0), "waves": kernel.wave_count}
-    build.add("barrier", (), (), **waves)
+    build.add("barrier", (), (), first=const(0), waves=kernel.wave_count)
     counting = build.nested()
     seen = counting.atomic(
         "add", (counting.constant(1, _COUNT, 1),), op["counter"], op["tile"], old="seen", ordered=True
@@ -60,7 +59,7 @@ def _lay_down(op: Op, sums: Sequence[Value], context: ThreadContext, build: Thre
     assert seen is not None
     counting.store(seen, told.name, const(0))
     build.add("if", (), (), Region((), tuple(counting.ops), ()), mask=((first, const(1)),))
-    build.add("barrier", (), (), **waves)
+    build.add("barrier", (), (), first=const(0), waves=kernel.wave_count)
     number, found = build.load(told.name, _COUNT, 1, const(0), hint="seen"), _symbol(context, "arrived", _MOST_PARTS)
     build.add("bind", (number,), (), symbol=found.args[0])
     return found
