@@ -133,6 +133,27 @@ def test_a_launch_in_a_graph_has_scratch_of_its_own(monkeypatch: pytest.MonkeyPa
     assert first == second != of_graph
 
 
+def test_counters_of_a_graph_are_zeros_from_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph has no step that writes them; what workgroups hand each other is never written for them."""
+    artifact = replace(scaled_interface(), backend="cuda", scratch_bytes=(528, 4096), unset_scratch=1)
+    cuda = StandInCuda("pppppi")
+    launcher, tensors = CudaLauncher(artifact, [_PTX], _CPU, cuda.driver), [torch.zeros(500) for _ in range(3)]
+    addresses, plan = [tensor.data_ptr() for tensor in tensors], make_plan(artifact, {"N": 500})
+    launcher.launch(tensors, addresses, plan)
+    made, zeros = list[int](), torch.zeros
+
+    def counted(size: int, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        made.append(size)
+        return zeros(size, dtype=dtype, device=device)
+
+    monkeypatch.setattr(torch, "zeros", counted)
+    monkeypatch.setattr(module, "_is_capturing", lambda: True)
+    for _ in range(2):
+        launcher.launch(tensors, addresses, plan)
+    counters = {launch["pointers"][3] for launch in cuda.launches}
+    assert len(counters) == 3 and not made
+
+
 def test_tensors_that_are_not_aligned_are_launched_as_copies() -> None:
     maps = (TensorMap("a", (32, 16)), TensorMap("c", (32, 8)))
     artifact, cuda = _gemm(tensor_maps=maps), StandInCuda("pppmmiii")

@@ -41,7 +41,7 @@ class Atomics(Emitter):
 
         def combined() -> list[str]:
             return [
-                self.step(op["function"], values, memory, op["offset"] + number)
+                self.step(op["function"], values, memory, op["offset"] + number, self._order_of(op))
                 for number, values in enumerate(operands)
             ]
 
@@ -59,16 +59,20 @@ class Atomics(Emitter):
         if op.results:
             self.values[op.result.name] = tuple(Part(name, 1) for name in names)
 
-    def step(self, function: str, values: Sequence[str], memory: Memory, offset: Expr) -> str:
-        """One element in one indivisible step: what the memory held."""
+    def _order_of(self, op: Op) -> str:
+        return self.order.replace("monotonic", "acq_rel") if op.get("ordered") else self.order
+
+    def step(self, function: str, values: Sequence[str], memory: Memory, offset: Expr, order: str = "") -> str:
+        """One element in one indivisible step: what the memory held. ``order``: absent, that of all operations."""
+        order = order or self.order
         pointer, place = self.memory.global_pointer(memory, offset)
         type_ = mlir_type(memory.dtype)
         if function == "compare_and_swap":
             value, expected = values
-            how = f"{pointer}, {expected}, {value} {self.order}"
+            how = f"{pointer}, {expected}, {value} {order}"
             words = how.replace("monotonic", "monotonic monotonic")
             pair = self.text.op(f"llvm.cmpxchg {words} : {place}, {type_}")
             return self.text.op(f"llvm.extractvalue {pair}[0] : !llvm.struct<({type_}, i1)>")
         words = _FUNCTIONS["uint" if memory.dtype.kind == "uint" else "float" if memory.dtype.is_float else "int"]
-        how = f"{words[function]} {pointer}, {values[0]} {self.order}"
+        how = f"{words[function]} {pointer}, {values[0]} {order}"
         return self.text.op(f"llvm.atomicrmw {how} : {place}, {type_}")

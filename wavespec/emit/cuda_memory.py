@@ -46,7 +46,7 @@ class CudaMemory(Emitter):
             self.indices.hide = self._hidden
         for number, memory in enumerate(self.function.tensors()):
             self.pointers[memory.name] = self.binding(number, 1, read_only=memory.role == "input")
-        for number, memory in enumerate(self.function.counters(), len(self.function.tensors())):
+        for number, memory in enumerate(self.kernel.scratch, len(self.function.tensors())):
             self.pointers[memory.name] = self.binding(number, 1, read_only=False)
         if shared_bytes:
             buffer = f"memref<{shared_bytes}xi8, {_SHARED}>"
@@ -78,7 +78,7 @@ class CudaMemory(Emitter):
     def address(self, memory: Memory, offset: Expr) -> str:
         """Pointer to an element; the constant part of the offset becomes an immediate of the access."""
         constant = offset.constant_part()
-        space, bits = (1, 64) if memory.space in ("global", "counter") else (3, 32)
+        space, bits = (1, 64) if memory.space in ("global", "counter", "handed") else (3, 32)
         element, pointer = mlir_type(memory.dtype), f"!llvm.ptr<{space}>"
         at, start = self.indices.integer(offset - constant, bits), self.pointers[memory.name]
         name = self.text.op(f"llvm.getelementptr {start}[{at}] : ({pointer}, i{bits}) -> {pointer}, {element}")

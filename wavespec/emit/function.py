@@ -194,10 +194,6 @@ class Function:
         """Memories that are arguments, in the order of the call."""
         return [memory for memory in self.kernel.memories if memory.space == "global"]
 
-    def counters(self) -> list[Memory]:
-        """Numbers of a launch, behind the tensors."""
-        return [memory for memory in self.kernel.memories if memory.space == "counter"]
-
     def memory_of(self, op: Op) -> Memory:
         return self.memories[op["memory"]]
 

@@ -273,7 +273,7 @@ class BulkCopies(Emitter):
         if key not in self.maps:
             if op.get("windows"):
                 self._limit_windows(op["windows"], tensor)
-            pointers = len(self.function.tensors()) + len(self.function.counters())
+            pointers = len(self.function.tensors()) + len(self.kernel.scratch)
             self.maps[key] = self.memory.binding(pointers + len(self.maps), 0)
         return self.maps[key]
 

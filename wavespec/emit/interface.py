@@ -89,7 +89,8 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         workgroup_size=(kernel.threads if machine.concurrent_waves else 1, 1, 1),
         binaries=(),
         shared_memory_bytes=0,
-        scratch_bytes=tuple(memory.dtype.bytes for memory in kernel.memories if memory.space == "counter"),
+        scratch_bytes=tuple(expr_to_size(memory.elements * memory.dtype.bytes) for memory in kernel.scratch),
+        unset_scratch=sum(memory.space == "handed" for memory in kernel.scratch),
         assumptions=(
             *size_assumptions(asked, used, smallest_sizes(resolved)),
             *_assumptions(resolved.assumptions, resolved.values),

@@ -157,9 +157,11 @@ def maximum(left: Expr | int, right: Expr | int) -> Expr:
     return _extreme("max", as_expr(left), as_expr(right))
 
 
-def ceildiv(left: Expr | int, right: int) -> Expr:
-    """``left / right`` rounded up; ``right`` is a positive integer."""
+def ceildiv(left: Expr | int, right: Expr | int) -> Expr:
+    """``left / right`` rounded up; ``right`` is positive."""
     a = as_expr(left)
+    if isinstance(right, Expr):
+        return (a + (right - 1)) // right
     return (a + (right - 1)) // right if a.divisor % right else a // right
 
 

@@ -25,7 +25,7 @@ from wavespec.ir.op import Op, Region, TileType, Value, VectorType
 from wavespec.ir.op import attribute_pairs as attribute_pairs
 from wavespec.ir.quotients import joined
 
-Space = Literal["global", "shared", "private", "signal", "counter"]
+Space = Literal["global", "shared", "private", "signal", "counter", "handed"]
 
 
 @node
@@ -42,7 +42,8 @@ class Memory:
     ``over``: the shared memories of a loop whose bytes it takes once that loop has ended.
     ``strides``, ``start``: of a tensor whose elements are where a call says, see `wavespec.ir.strided`.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
-    ``counter``: a number that the workgroups of a launch have in common; it is 0 when a launch starts and when it ends.
+    ``counter``: numbers that the workgroups of a launch have in common; they are 0 when a launch starts and when it
+    ends.  ``handed``: what workgroups of a launch write for each other; nobody relies on what it holds before.
     """
 
     name: str
@@ -204,6 +205,9 @@ class Distribution:
     """Workgroups along axis 0 that can write each other's shared memory."""
     split: int = 1
     """Workgroups that share out the steps of the loop over one tile; they are a cluster along an axis of their own."""
+    last_round: int = 1
+    """Workgroups, at most so many, that share out the steps of the loop over a tile of the last round; 1 = one has
+    all."""
     resident: int = 1
     """Workgroups that a processor has room for at once; 1 = as many as it happens to."""
     roles: WaveRoles = WaveRoles()
@@ -291,6 +295,12 @@ class Kernel:
         """The sizes of all dims."""
         tensors = (memory for memory in self.memories if memory.space == "global")
         return dict(self.sizes) | {d: e for m in tensors for d, e in zip(m.dims, m.shape, strict=True)}
+
+    @property
+    def scratch(self) -> tuple[Memory, ...]:
+        """Memory that the workgroups of a launch have in common beside tensors, counters first."""
+        spaces = ("counter", "handed")
+        return tuple(memory for space in spaces for memory in self.memories if memory.space == space)
 
     def symbol(self, name: str) -> Expr:
         """The declared symbol, or 0 for an identifier with a single value (a wave or lane of one)."""

@@ -128,6 +128,7 @@ class _KernelReader(ExprReader):
         workers = self.integer() if self.accept("workers") else 0
         cluster = self.integer() if self.accept("cluster") else 1
         split = self.integer() if self.accept("split") else 1
+        last_round = self.integer() if self.accept("last_round") else 1
         resident = self.integer() if self.accept("resident") else 1
         if self.accept("roles"):
             producers, order = self.integer(), self.take("name")
@@ -155,6 +156,7 @@ class _KernelReader(ExprReader):
             workers=workers,
             cluster=cluster,
             split=split,
+            last_round=last_round,
             resident=resident,
             roles=roles,
             auto="modulo" if auto == "modulo" else "prefetch" if auto else "",

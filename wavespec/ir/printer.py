@@ -60,6 +60,8 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
         text += f" cluster {plan.cluster}"
     if plan.split > 1:
         text += f" split {plan.split}"
+    if plan.last_round > 1:
+        text += f" last_round {plan.last_round}"
     if plan.resident > 1:
         text += f" resident {plan.resident}"
     if plan.roles != WaveRoles():

@@ -152,12 +152,21 @@ class ThreadBuilder:
         )
 
     def atomic(
-        self, function: str, operands: tuple[Value, ...], memory: str, offset: Expr, *, mask: Mask = (), old: str = ""
+        self,
+        function: str,
+        operands: tuple[Value, ...],
+        memory: str,
+        offset: Expr,
+        *,
+        mask: Mask = (),
+        old: str = "",
+        ordered: bool = False,
     ) -> Value | None:
         """``operands``: the value, and what is expected there; ``old``: what the result is called, if there is one."""
         vector = operands[0].vector
         results = (self.value(old, vector.dtype, vector.elements),) if old else ()
-        self.add("atomic", operands, results, function=function, memory=memory, offset=offset, mask=mask)
+        said = {"ordered": True} if ordered else {}
+        self.add("atomic", operands, results, function=function, memory=memory, offset=offset, mask=mask, **said)
         return results[0] if results else None
 
     def load_tile(

@@ -181,11 +181,11 @@ ATOMIC: Final = _declare(
     "each element in one indivisible step becomes `function` of what the memory holds and it: `add`, `maximum`, "
     "`minimum`, `and`, `or`, `xor`, `exchange`, or `compare_and_swap`, which replaces what is `expected`; lanes may "
     "name the same element. The result, where there is one, is what the memory held before, and 0 where the mask is "
-    "not set",
+    "not set. `ordered`: what a workgroup wrote in front of it is there for who finds what it left",
     Trait.WRITES_MEMORY,
     operands=(1, 2),
     results=(0, 1),
-    attributes={**_PLACE, "function": Kind.TEXT, "mask": Kind.MASK},
+    attributes={**_PLACE, "function": Kind.TEXT, "mask": Kind.MASK, "ordered": _FALSE},
 )
 PREFETCH: Final = _declare("prefetch", "->", "a hint that this lane soon accesses what is there", attributes=_PLACE)
 LOAD_TILE: Final = _declare(

@@ -331,6 +331,24 @@ WAVE_SUM: Final = _declare(
     results=1,
     attributes={"dim": Kind.TEXT},
 )
+SHARED_SUM: Final = _declare(
+    "shared_sum",
+    "tile -> tile",
+    "the sum over the workgroups that share out the steps of a tile, of which each has a `part`, through memory; the "
+    "`symbol` is 1 in the last one, which has all of it, and 0 in others",
+    Trait.ALIKE,
+    Trait.NAMES_A_SYMBOL,
+    operands=1,
+    results=1,
+    attributes={
+        "memory": Kind.MEMORY,
+        "counter": Kind.MEMORY,
+        "tile": Kind.EXPRESSION,
+        "part": Kind.EXPRESSION,
+        "parts": Kind.EXPRESSION,
+        "symbol": Kind.SYMBOL,
+    },
+)
 ITERATE: Final = _declare(
     "iterate",
     "carried -> carried",

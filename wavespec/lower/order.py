@@ -43,6 +43,7 @@ from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.scale_products import ScaleProducts
 from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
+from wavespec.lower.share_last_round import ShareLastRound
 from wavespec.lower.share_out_powers import ShareOutPowers
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.shift_rows import ShiftRows
@@ -81,6 +82,7 @@ PASSES: tuple[Pass, ...] = (
     InlineSteps(),
     DeferReductions(),
     SplitK(),
+    ShareLastRound(),
     JoinWaves(),
     ShiftRows(),
     MatchOperands(),

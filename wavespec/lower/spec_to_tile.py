@@ -205,6 +205,7 @@ def _distribution(resolved: ResolvedKernel) -> Distribution:
         workers=workgroups.count or 0 if workgroups else 0,
         cluster=workgroups.cluster if workgroups else 1,
         split=workgroups.split if workgroups else 1,
+        last_round=workgroups.last_round if workgroups else 1,
         resident=workgroups.resident if workgroups else 1,
         roles=_roles(schedule),
         workgroups_span=schedule.span_of("workgroups"),

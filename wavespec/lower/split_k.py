@@ -59,11 +59,11 @@ class SplitK(Pass):
         before, behind = kernel.body[:at], _Rows(kernel, loop, carried, machine, fresh)
         extremes = tuple(loop.operands[number] for number in carried.extremes)
         kept = _needed(before, (*loop.body.ops, Op("start", extremes)))
-        zero = _zeros(before)
+        zero = values_of_zero(before)
         starts = tuple(value for value in loop.operands if value.name not in zero and value not in extremes)
         later = _needed(before, (*kernel.body[at + 1 :], Op("start", starts)))
         firsts = [one if one in extremes else replace(one, name=fresh(one.name)) for one in loop.operands]
-        lower, upper = _share(loop, kernel.symbol("wg0"), plan.split)
+        lower, upper = share_of_steps(loop, kernel.symbol("wg0"), plan.split)
         body = [op for op in before if not op.results or op.result.name in kept]
         body += [_register_of_zero(value) for value in firsts if value not in extremes]
         body.append(replace(loop.with_(lower=lower, extent=upper), operands=tuple(firsts)))
@@ -211,7 +211,7 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> tuple[Op, CarriedValues]
     if len(loops) != 1:
         raise refuse("that takes one loop", "Leave out 'split'.")
     (loop,) = loops
-    carried, zero = CarriedValues(loop["dim"], loop.body), _zeros(kernel.body)
+    carried, zero = CarriedValues(loop["dim"], loop.body), values_of_zero(kernel.body)
     used = {value.name for op in kernel.body for value in op.operands}
     for number, (argument, result) in enumerate(zip(loop.body.arguments, loop.body.yields, strict=True)):
         if number in carried.extremes:
@@ -248,7 +248,7 @@ def _is_total(body: Region, argument: Value, result: Value) -> bool:
     return added and used.count(argument) == 1 and result not in used
 
 
-def _share(loop: Op, rank: Expr, split: int) -> tuple[Expr, Expr]:
+def share_of_steps(loop: Op, rank: Expr, split: Expr | int) -> tuple[Expr, Expr]:
     """Where a workgroup's steps start and end."""
     first: Expr | None = loop.get("lower")
     extent, step = loop["extent"], loop["step"].value
@@ -258,7 +258,7 @@ def _share(loop: Op, rank: Expr, split: int) -> tuple[Expr, Expr]:
     return lower, minimum(lower + share, extent)
 
 
-def _zeros(ops: Sequence[Op]) -> set[str]:
+def values_of_zero(ops: Sequence[Op]) -> set[str]:
     """What is 0 everywhere."""
     return {op.result.name for op in ops if op.is_(REGISTER) and not op["value"]}
 

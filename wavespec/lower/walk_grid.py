@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, minimum, symbol
 from wavespec.ir.kernel import Kernel
 from wavespec.lower.base import Pass
+from wavespec.lower.last_round import SYMBOLS, pieces_in_order, workgroups
 from wavespec.lower.thread_properties import grid_is_of_a_launch, is_of_lanes
 from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, product
 from wavespec.targets.machine import Machine
@@ -37,6 +38,8 @@ class WalkGrid(Pass):
         return machine.concurrent_workgroups
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if kernel.distribution.last_round > 1:
+            return _in_pieces(kernel, machine)
         grid = _axes(kernel)
         group, chiplets = _walk(kernel, machine, is_band=tuple(grid)[:2] == (0, 1))
         if not grid or (group, chiplets) == (1, 1):
@@ -54,6 +57,17 @@ class WalkGrid(Pass):
         own = (_NUMBER, _COUNT, _DEALT) if chiplets > 1 else (_NUMBER,)
         kernel, lets = defined(kernel, (*ids.values(), *own), values)
         return replace(kernel, body=(*lets, *kernel.body))
+
+
+def _in_pieces(kernel: Kernel, machine: Machine) -> Kernel:
+    """A launch of one axis: all tiles of full rounds, then the parts of the others."""
+    first = symbol("id0", 0, MOST_TILES)
+    tile, values = pieces_in_order(kernel, machine, first)
+    plan, named = kernel.distribution, {f"wg{axis}": extent for axis, extent in enumerate(kernel.grid)}
+    values |= in_bands(tile, named, max(1, plan.group or machine.raster_group))
+    grid = (workgroups(kernel, machine),)
+    kernel, lets = defined(kernel, (first, *SYMBOLS), values)
+    return replace(kernel, grid=grid, body=(*lets, *kernel.body))
 
 
 def _axes(kernel: Kernel) -> Mapping[int, str]:

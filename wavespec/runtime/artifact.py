@@ -206,6 +206,8 @@ class KernelArtifact:
     """Dynamic shared memory of one workgroup, to be asked for at the launch."""
     scratch_bytes: tuple[SizeExpr, ...] = ()
     """Of memory that no two launches have at the same time; on NVIDIA GPUs it is zeros, as a launch leaves it."""
+    unset_scratch: int = 0
+    """How many of them, the last ones, hold anything when a launch starts, and at its end."""
     tensor_maps: tuple[TensorMap, ...] = ()
     """Passed by value, 128 bytes each."""
     assumptions: tuple[Assumption, ...] = ()

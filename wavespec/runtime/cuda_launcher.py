@@ -44,6 +44,9 @@ _CONFIG: Final = "7I4xQ24x"
 _CONFIG_BYTES: Final = struct.calcsize(f"={_CONFIG}")
 
 
+_SPARE_BYTES: Final = 1 << 18  # for some 500 launches whose last round is shared
+
+
 class _Memory:
     """Where the driver reads one launch: the configuration, what parameters point to, the table by which it finds them,
     in the order of the kernel, and all that again for a graph. It is written once, so that threads may launch from it
@@ -129,6 +132,10 @@ class CudaLauncher:
         self._launch = self._driver.launch
         self._maps = TensorMaps(artifact, self._driver) if artifact.tensor_maps else None
         self._scratch: dict[tuple[int, int], Tensor] = {}
+        self._spare = torch.empty(0, dtype=torch.uint8)
+        """Zeros for launches that graphs are captured of, each of which has some to itself."""
+        self._of_graphs: list[Tensor] = []
+        """Where those are: a graph does not say when it ends."""
 
     def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
         """Queue the kernel on `tensors` (inputs, then outputs), whose memory starts at `addresses`, behind the work
@@ -216,20 +223,37 @@ class CudaLauncher:
         return function
 
     def _scratch_of(self, stream: int, plan: LaunchPlan) -> list[Tensor]:
-        """Zeros, which a launch leaves behind as well.
+        """Zeros, which a launch leaves behind as well, and memory that may hold anything.
 
         One buffer per stream: launches of one stream run one after another, those of two streams may overlap.  A graph
         may run beside the stream that it was captured on, so that each of its launches has memory of the graph.
         """
+        zeroed = len(plan.scratch_bytes) - self._artifact.unset_scratch
         if _is_capturing():
-            return [self._zeros(size) for size in plan.scratch_bytes]
+            of_graph = [self._zeros_of_graph(size) for size in plan.scratch_bytes[:zeroed]]
+            return of_graph + [self._unset(size) for size in plan.scratch_bytes[zeroed:]]
+        if self._spare.numel() < _SPARE_BYTES // 2:
+            self._spare = self._zeros(_SPARE_BYTES)
+            self._of_graphs.append(self._spare)
         buffers: list[Tensor] = []
         for number, size in enumerate(plan.scratch_bytes):
             buffer = self._scratch.get((stream, number))
             if buffer is None or buffer.numel() < size:
-                buffer = self._scratch[stream, number] = self._zeros(size)
+                buffer = self._zeros(size) if number < zeroed else self._unset(size)
+                self._scratch[stream, number] = buffer
             buffers.append(buffer)
         return buffers
+
+    def _zeros_of_graph(self, size: int) -> Tensor:
+        """Zeros that are there before the graph runs, which so has no step that writes them; else those of a step."""
+        aligned = -(-size // _POINTER_ALIGNMENT_BYTES) * _POINTER_ALIGNMENT_BYTES
+        if aligned > self._spare.numel():
+            return self._zeros(size)
+        own, self._spare = self._spare[:size], self._spare[aligned:]
+        return own
+
+    def _unset(self, size: int) -> Tensor:
+        return torch.empty(max(size, 1), dtype=torch.uint8, device=self._device)
 
     def _zeros(self, size: int) -> Tensor:
         return torch.zeros(max(size, 1), dtype=torch.uint8, device=self._device)

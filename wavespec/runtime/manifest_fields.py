@@ -106,6 +106,7 @@ _LAUNCH: dict[str, _Field] = {
         )
     ),
 }
+_UNSET: dict[str, _Field] = {"unset_scratch": _Number(1)}
 _DIM_OR_SIZE = object
 _SCALARS = _Rows(
     _record(
@@ -128,9 +129,9 @@ _TENSORS = _Rows(
         output=bool,
     )
 )
-_STEPS = _Rows(_record(name=str, tensors=_TENSORS, **_LAUNCH))
+_STEPS = _Rows(_record(_UNSET, name=str, tensors=_TENSORS, **_LAUNCH))
 _MANIFEST: Final = _record(
-    {"scalars": _SCALARS, "steps": _STEPS},
+    {"scalars": _SCALARS, "steps": _STEPS, **_UNSET},
     format_version=_Number(),
     name=str,
     target=str,
@@ -139,7 +140,7 @@ _MANIFEST: Final = _record(
     spec_sha256=str,
     compiler=str,
     tensors=_TENSORS,
-    cases=_Rows(_record({**_LAUNCH, "steps": _STEPS}, when=_ASSUMPTIONS)),
+    cases=_Rows(_record({**_LAUNCH, **_UNSET, "steps": _STEPS}, when=_ASSUMPTIONS)),
     **_LAUNCH,
 )
 

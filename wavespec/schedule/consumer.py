@@ -67,6 +67,8 @@ class Consumer:
         self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
         self.registers = registers
         """Of a lane."""
+        self.taken_from = {op["memory"] for op in kernel.walk() if op.is_(TAKE_NUMBER)}
+        """Counters whose numbers those ask for who only copy."""
         self.overlapping: dict[int, Op] = {}
         self.begins: dict[int, bool] = {}
         """By the `id` of such a loop, whether its first step fills the first buffer."""
@@ -106,7 +108,7 @@ class Consumer:
                 raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
             elif op.is_(TAKE_NUMBER):
                 result += told(op)
-            elif op.is_(ATOMIC) and self.kernel.memory(op["memory"]).space == "counter":
+            elif op.is_(ATOMIC) and op["memory"] in self.taken_from:
                 continue
             else:
                 result.append(op)

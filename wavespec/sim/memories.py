@@ -59,9 +59,8 @@ def tensors_to_memories(
     """
     memories: dict[str, SimulatedMemory] = {}
     for memory in kernel.memories:
-        if memory.space == "counter":
-            zero = np.zeros(1, numpy_dtype(memory.dtype))
-            memories[memory.name] = SimulatedMemory(memory, zero, 1, Shadow(1, True), zero.copy(), (), given=True)
+        if memory.space in ("counter", "handed"):
+            memories[memory.name] = _of_launch(memory, int(memory.elements.evaluate(sizes)))
         if memory.space != "global":
             continue
         shape = tuple(int(extent.evaluate(sizes)) for extent in memory.shape)
@@ -92,6 +91,16 @@ def tensors_to_memories(
             places,
         )
     return memories
+
+
+def _of_launch(memory: Memory, elements: int) -> SimulatedMemory:
+    """Zeros of a counter; what workgroups hand each other, which anybody may read once it is written."""
+    if memory.space == "counter":
+        zeros = np.zeros(elements, numpy_dtype(memory.dtype))
+        owner = np.zeros(elements, np.int32)
+        return SimulatedMemory(memory, zeros, elements, Shadow(elements, True), owner, (elements,), given=True)
+    unset = poisoned(memory.dtype, elements)
+    return SimulatedMemory(memory, unset, elements, Shadow(elements, False), None, (elements,), given=True)
 
 
 def _places(memory: Memory, shape: tuple[int, ...], sizes: Mapping[str, int]) -> npt.NDArray[np.int64]:
@@ -135,7 +144,7 @@ def workgroup_memories(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, Si
     """Fresh, poisoned shared and private memories of one workgroup."""
     memories: dict[str, SimulatedMemory] = {}
     for memory in kernel.memories:
-        if memory.space in ("global", "counter", "signal"):
+        if memory.space in ("global", "counter", "handed", "signal"):
             continue
         elements = int(memory.elements.evaluate(sizes))
         total = elements * memory.buffers

@@ -247,7 +247,7 @@ def _check_gaps(name: str, memory: SimulatedMemory, findings: FindingList) -> No
 def _check_outputs(memories: Mapping[str, SimulatedMemory], findings: FindingList) -> None:
     for name, memory in memories.items():
         if memory.memory.space == "counter" and memory.data.any():
-            text = f"At the end, @{name} is {memory.data[0]}, and not 0 for the next launch."
+            text = f"At the end, @{name} is {memory.data[memory.data != 0][0]}, and not 0 for the next launch."
             findings.add("counter-left", None, lambda text=text: text)
         _check_gaps(name, memory, findings)
         if memory.shadow is None or memory.given or memory.shadow.written.all():

@@ -159,6 +159,10 @@ class WorkgroupSchedule(SpecModel):
     """Workgroups that share out the steps of the loop over a tile, or of all loops over a dim, and join what they have
     found through each other's shared memory. For grids with fewer tiles than the machine has processors, and rows that
     one processor cannot hold."""
+    last_round: Annotated[int, Field(ge=1, le=16)] = 1
+    """Workgroups, at most so many, that share out the steps of the loop over each tile of the last round, where the
+    machine has processors for several of each; they join their sums through memory of the call. 1: each tile has
+    one."""
     persistent: bool = False
     """One workgroup per processor walks over the tiles, so that copies for the next tile run under this one's end."""
     count: Annotated[int, Field(ge=1, le=2**20)] | None = None

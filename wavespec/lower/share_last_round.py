@@ -1,0 +1,105 @@
+"""Tile kernel in, tile kernel out: workgroups share out the steps of the tiles that do not fill a round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.diagnostics import WavespecError, Where
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import const, symbol
+from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
+from wavespec.ir.tile_ops import ITERATE
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.last_round import PART, PARTS, SHARED_TILE, pieces
+from wavespec.lower.split_k import is_sum, share_of_steps, values_of_zero
+from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
+from wavespec.targets.machine import Machine
+
+
+class LastRoundNotPossible(WavespecError, code="last-round-not-possible"):
+    def __init__(self, where: Where, why: str) -> None:
+        super().__init__(
+            where, f"Workgroups cannot share out the last round: {why}.", hints=["Leave out 'last_round'."]
+        )
+
+
+class ShareLastRound(Pass):
+    """Give each of several workgroups a part of the steps of a tile of the last round.
+
+    Before: a workgroup takes all steps of the loop over its tile.
+    After:  it takes those of its ``part`` of so many ``parts``, which `WalkGrid` says.  Behind the loop ``shared_sum``
+            adds up what they have, in memory of the launch, in the one that is there last; what follows is in a branch
+            that this one alone takes.
+    Errors: ``last-round-not-possible`` at the schedule's workgroups.
+    """
+
+    name: ClassVar[str] = "share-last-round"
+    requires = (products_have_instructions, tiles_have_extents, tiles_are_placed)
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        plan = kernel.distribution
+        if plan.last_round == 1:
+            return kernel
+        loop = _loop_to_share(kernel, machine)
+        at, (sums,), fresh = kernel.body.index(loop), loop.results, fresh_names(kernel)
+        lower, upper = share_of_steps(loop, PART, PARTS)
+        own = replace(sums, name=fresh(sums.name))
+        is_last, taken = symbol(fresh("is_last"), 0, 1), symbol(fresh("taken_by_last"), 0, 1)
+        elements = math.prod(sums.tile.extents)
+        handed = Memory(
+            f"{sums.name}.handed",
+            sums.tile.dtype,
+            ("piece", "element"),
+            (pieces(kernel, machine), const(elements)),
+            "handed",
+            span=loop.span,
+        )
+        arrived = Memory(f"{sums.name}.arrived", DTYPES["i32"], ("tile",), (const(machine.processors),), "counter")
+        joined = {
+            "memory": handed.name,
+            "counter": arrived.name,
+            "tile": SHARED_TILE,
+            "part": PART,
+            "parts": PARTS,
+            "symbol": is_last.args[0],
+        }
+        branch = {
+            "dim": "",
+            "once": True,
+            "induction": taken.args[0],
+            "extent": is_last,
+            "step": const(1),
+            "unroll": 1,
+        }
+        body = (
+            *kernel.body[:at],
+            replace(loop.with_(lower=lower, extent=upper), results=(own,)),
+            Op("shared_sum", (own,), (sums,), attribute_pairs(joined), span=loop.span),
+            Op("iterate", (), (), attribute_pairs(branch), Region((), kernel.body[at + 1 :], ()), loop.span),
+        )
+        kernel = kernel.with_symbols(PART, PARTS, SHARED_TILE, is_last, taken)
+        return replace(kernel, body=body, memories=(*kernel.memories, handed, arrived))
+
+
+def _loop_to_share(kernel: Kernel, machine: Machine) -> Op:
+    plan = kernel.distribution
+
+    def refuse(why: str) -> LastRoundNotPossible:
+        return LastRoundNotPossible(plan.workgroups_span, why)
+
+    if not (machine.counters and machine.processors and kernel.producers):
+        raise refuse("that takes waves that only copy, and a machine that counts workgroups")
+    if plan.persistent or plan.cluster > 1 or plan.split > 1:
+        raise refuse("that takes a workgroup for each tile")
+    loops = [op for op in kernel.body if op.is_(ITERATE)]
+    if len(loops) != 1 or any(loops[0].get(key) is not None for key in ("once", "stride", "goes_on", "lower")):
+        raise refuse("that takes one loop, over all tiles of its dim")
+    (loop,) = loops
+    zeros = values_of_zero(kernel.body)
+    if len(loop.results) != 1 or not is_sum(loop.body, loop.body.arguments[0], loop.body.yields[0]):
+        raise refuse("the loop has to make one sum of products")
+    if loop.operands[0].name not in zeros:
+        raise refuse("its sum starts from other numbers than 0")
+    return loop
