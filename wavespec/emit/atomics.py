@@ -62,9 +62,8 @@ class Atomics(Emitter):
     def _order_of(self, op: Op) -> str:
         return self.order.replace("monotonic", "acq_rel") if op.get("ordered") else self.order
 
-    def step(self, function: str, values: Sequence[str], memory: Memory, offset: Expr, order: str = "") -> str:
-        """One element in one indivisible step: what the memory held. ``order``: absent, that of all operations."""
-        order = order or self.order
+    def step(self, function: str, values: Sequence[str], memory: Memory, offset: Expr, order: str) -> str:
+        """One element in one indivisible step: what the memory held."""
         pointer, place = self.memory.global_pointer(memory, offset)
         type_ = mlir_type(memory.dtype)
         if function == "compare_and_swap":

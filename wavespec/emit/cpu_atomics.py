@@ -22,9 +22,9 @@ class CpuAtomics(Atomics):
         super().__init__(function, memory)
         self.lanes = lanes
 
-    def step(self, function: str, values: Sequence[str], memory: Memory, offset: Expr) -> str:
+    def step(self, function: str, values: Sequence[str], memory: Memory, offset: Expr, order: str) -> str:
         if memory.dtype.name != "bf16" or function != "add":
-            return super().step(function, values, memory, offset)
+            return super().step(function, values, memory, offset, order)
         text = self.text
         pointer, place = self.memory.global_pointer(memory, offset)
         how = f"alignment = 2 : i64, ordering = {_MONOTONIC} : i64"
