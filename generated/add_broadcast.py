@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["add_broadcast", "add_broadcast_raw"]
 
@@ -62,12 +62,12 @@ def add_broadcast(x: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES and b.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x, b).direct.new(x, b)
+            made = _DIRECT.new(x, b)
             if made is not None:
                 return made
-        elif _member(x, b).direct.write(x, b, out):
+        elif _DIRECT.write(x, b, out):
             return out
     if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(b, "requires_grad", False)):
         raise no_backward("add_broadcast", x=x, b=b)
@@ -95,6 +95,9 @@ def _member(x: Tensor, b: Tensor) -> KernelSet:
             ("the dtype of 'x'", x.dtype),
             ("the dtype of 'b'", b.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=2)
 
 
 def _new(x: Tensor, b: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["argmax", "argmax_raw"]
 
@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "argmax",
         _FOLDER / ".",
-        spec_sha256="cefe318fb2b860aa63930fb0aafe2b6b73d318e685d8635f910f22d8249c4894",
+        spec_sha256="9f4e0bc1c7afe60e178dd3bd8c6e6016fcbc101bf767d5f2138d81c53fb6e335",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/argmax.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "argmax_f16",
         _FOLDER / "f16",
-        spec_sha256="fa9639a61bdb0ea8f71031f306df6586841bc389621ea92b7ddf12250faca6ed",
+        spec_sha256="f9a43f2a3baa4a5f4756390034bff013d4d96412b82afa7dfc69f5e8cc8be906",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/argmax.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "argmax_bf16",
         _FOLDER / "bf16",
-        spec_sha256="6ed8f893cdff9d6364373b4dcdb7ccbe14b3d7ededff6843f7c57879ae609ff2",
+        spec_sha256="2b211db262c4565e359afdfe61da270d28c789bed64fbd7ebef0a24ce147b24a",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/argmax.wave.yaml",
     ),
@@ -59,12 +59,12 @@ def argmax(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x).direct.new(x)
+            made = _DIRECT.new(x)
             if made is not None:
                 return made
-        elif _member(x).direct.write(x, out):
+        elif _DIRECT.write(x, out):
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("argmax", x=x)
@@ -87,6 +87,9 @@ def _member(x: Tensor) -> KernelSet:
         raise no_tensor("argmax", x=x) from None
     except KeyError:
         raise no_member("argmax", _MEMBERS, ("the dtype of 'x'", x.dtype)) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=1)
 
 
 def _new(x: Tensor) -> Tensor:
@@ -118,13 +121,13 @@ def _argmax_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _argmax_op = define_operator(
-    "wavespec_ac0ec4c0::argmax",
+    "wavespec_68076099::argmax",
     "(Tensor x) -> Tensor",
     _new,
     _argmax_fake,
 )
 _argmax_out_op = define_operator(
-    "wavespec_ac0ec4c0::argmax_out",
+    "wavespec_68076099::argmax_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _argmax_out_fake,

@@ -12,6 +12,7 @@ from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import (
     PLAIN_TYPES,
+    DirectCalls,
     KernelSet,
     ScalarParameter,
     define_operator,
@@ -27,7 +28,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention",
         _FOLDER / ".",
-        spec_sha256="a7561e0d97a80527981b53a3aac342ae64e879d54ce1baf14a564d128bd10d52",
+        spec_sha256="ee812a1e58ac062fe0ae3bc51303b7e9c28b9231db575abf939b2e88ee5b4908",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention.wave.yaml",
         scalars=(
@@ -37,7 +38,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_f16",
         _FOLDER / "f16",
-        spec_sha256="537227e9136b8e19f5cee7c0576522c2b6fc79c6dc206bbd41b800cbe18747a7",
+        spec_sha256="62f5e3d919800031695eed52103dba443a764c1e42a05e19eeafaf1a99ddebda",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention.wave.yaml",
         scalars=(
@@ -81,20 +82,15 @@ def attention(
         ArgumentTypeError: a dtype is wrong, or a scalar is no such number.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and q.__class__ in PLAIN_TYPES
-        and k.__class__ in PLAIN_TYPES
-        and v.__class__ in PLAIN_TYPES
-    ):
-        kernels = _member(q, k, v)
-        (scale,) = kernels.scalars(scale)
+    if not is_dynamo_compiling():
         if out is None:
-            made = kernels.direct.new(q, k, v, scalars=(scale,))
+            made = _DIRECT.new(q, k, v, scalars=(scale,))
             if made is not None:
                 return made
-        elif kernels.direct.write(q, k, v, out, scalars=(scale,)):
+        elif _DIRECT.write(q, k, v, out, scalars=(scale,)):
             return out
+        if q.__class__ in PLAIN_TYPES and k.__class__ in PLAIN_TYPES and v.__class__ in PLAIN_TYPES:
+            (scale,) = _member(q, k, v).scalars(scale)
     inputs = (q, k, v)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention", q=q, k=k, v=v)
@@ -123,6 +119,9 @@ def _member(q: Tensor, k: Tensor, v: Tensor) -> KernelSet:
             ("the dtype of 'k'", k.dtype),
             ("the dtype of 'v'", v.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=3)
 
 
 def _new(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
@@ -174,13 +173,13 @@ def _attention_out_fake(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: flo
 
 
 _attention_op = define_operator(
-    "wavespec_a89d1c44::attention",
+    "wavespec_5c0617d7::attention",
     "(Tensor q, Tensor k, Tensor v, float? scale=None) -> Tensor",
     _new,
     _attention_fake,
 )
 _attention_out_op = define_operator(
-    "wavespec_a89d1c44::attention_out",
+    "wavespec_5c0617d7::attention_out",
     "(Tensor q, Tensor k, Tensor v, Tensor(a!) out, float? scale=None) -> ()",
     _write,
     _attention_out_fake,

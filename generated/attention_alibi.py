@@ -12,6 +12,7 @@ from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import (
     PLAIN_TYPES,
+    DirectCalls,
     KernelSet,
     ScalarParameter,
     define_operator,
@@ -27,7 +28,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_alibi",
         _FOLDER / ".",
-        spec_sha256="b2694debc4dd6d8913c7d4f7c70b2dc8008ae5f7c88fecfd8e939556aeb8687d",
+        spec_sha256="14fa493e56bccdc519d1ec6bdbc7205693f18e5a4c86548f2588f0785d6d4551",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_alibi.wave.yaml",
         scalars=(
@@ -37,7 +38,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_alibi_f16",
         _FOLDER / "f16",
-        spec_sha256="2a65b15197a1fcbd0f62bb60a8c6f74160d0b54b108ee8ced884827a99740cc7",
+        spec_sha256="e0c41386fd2b5334801801eda663b81f3ff1f26960b4773effc065ef526dda33",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_alibi.wave.yaml",
         scalars=(
@@ -83,20 +84,15 @@ def attention_alibi(
         ArgumentTypeError: a dtype is wrong, or a scalar is no such number.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and q.__class__ in PLAIN_TYPES
-        and k.__class__ in PLAIN_TYPES
-        and v.__class__ in PLAIN_TYPES
-    ):
-        kernels = _member(q, k, v, slope)
-        (scale,) = kernels.scalars(scale)
+    if not is_dynamo_compiling():
         if out is None:
-            made = kernels.direct.new(q, k, v, slope, scalars=(scale,))
+            made = _DIRECT.new(q, k, v, slope, scalars=(scale,))
             if made is not None:
                 return made
-        elif kernels.direct.write(q, k, v, slope, out, scalars=(scale,)):
+        elif _DIRECT.write(q, k, v, slope, out, scalars=(scale,)):
             return out
+        if q.__class__ in PLAIN_TYPES and k.__class__ in PLAIN_TYPES and v.__class__ in PLAIN_TYPES:
+            (scale,) = _member(q, k, v, slope).scalars(scale)
     inputs = (q, k, v, slope)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_alibi", q=q, k=k, v=v, slope=slope)
@@ -133,6 +129,9 @@ def _member(q: Tensor, k: Tensor, v: Tensor, slope: Tensor) -> KernelSet:
             ("the dtype of 'k'", k.dtype),
             ("the dtype of 'v'", v.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=4)
 
 
 def _new(q: Tensor, k: Tensor, v: Tensor, slope: Tensor, scale: float | None = None) -> Tensor:
@@ -255,13 +254,13 @@ def _attention_alibi_out_fake(
 
 
 _attention_alibi_op = define_operator(
-    "wavespec_64d6d1b3::attention_alibi",
+    "wavespec_9eeb6c9f::attention_alibi",
     "(Tensor q, Tensor k, Tensor v, Tensor slope, float? scale=None) -> Tensor",
     _new,
     _attention_alibi_fake,
 )
 _attention_alibi_out_op = define_operator(
-    "wavespec_64d6d1b3::attention_alibi_out",
+    "wavespec_9eeb6c9f::attention_alibi_out",
     "(Tensor q, Tensor k, Tensor v, Tensor slope, Tensor(a!) out, float? scale=None) -> ()",
     _write,
     _attention_alibi_out_fake,

@@ -28,7 +28,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.bfloat16, False): KernelSet(
         "attention_biased_bias",
         _FOLDER / "bias",
-        spec_sha256="52ca000613427046aec0404c0f3bc5f96ead9b7e327e8c262bb951e2183fc3f9",
+        spec_sha256="965d3a06d1449f37a240a5e84e29050e596114d0518347e3e22d6aef8ada86f0",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -38,7 +38,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16, torch.float16, False): KernelSet(
         "attention_biased_bias_f16",
         _FOLDER / "bias_f16",
-        spec_sha256="8ef2093ba548af2bdc997501f72e75729b7410fe27ec23bd6a994ba938e177ea",
+        spec_sha256="3d15508639650c9a82645ba6eb43bdcbf879dd6a48b5188bca94f6693691bb66",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -48,7 +48,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16, None, True): KernelSet(
         "attention_biased_mask",
         _FOLDER / "mask",
-        spec_sha256="bbf603a016698a69034517d503c6d95bc7dc772c58c8d81a437584ce76247bee",
+        spec_sha256="9053dc551419e508b29a44ae7ce1fdaa5bbf5b291d18454907f9bbed6f670339",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -58,7 +58,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16, None, True): KernelSet(
         "attention_biased_mask_f16",
         _FOLDER / "mask_f16",
-        spec_sha256="e794b9d5c4f8d878abf6bc1467621b9326442921db2b93b56042346de2fcf55d",
+        spec_sha256="72d58da197e1b74c526cb7e73d11912fe19c60db4944fc8a464053a2b76b4f2a",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -435,13 +435,13 @@ def _attention_biased_out_fake(
 
 
 _attention_biased_op = define_operator(
-    "wavespec_97c4a8d2::attention_biased",
+    "wavespec_ed42efd8::attention_biased",
     "(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? mask, float? scale=None) -> Tensor",
     _new,
     _attention_biased_fake,
 )
 _attention_biased_out_op = define_operator(
-    "wavespec_97c4a8d2::attention_biased_out",
+    "wavespec_ed42efd8::attention_biased_out",
     "(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? mask, Tensor(a!) out, float? scale=None) -> ()",
     _write,
     _attention_biased_out_fake,

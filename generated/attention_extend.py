@@ -12,6 +12,7 @@ from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import (
     PLAIN_TYPES,
+    DirectCalls,
     KernelSet,
     ScalarParameter,
     define_operator,
@@ -27,7 +28,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_extend",
         _FOLDER / ".",
-        spec_sha256="a8e560ef68487d08d0dae2b8554fc55a10a99a60a9775ca6c20082cf999146cd",
+        spec_sha256="d743f5cc15b11c10bc97c35f4f0346623d6546b6fb5288b61c68ec1782be32da",
         inputs=8,
         spec=_FOLDER.parents[1] / "specs/attention_extend.wave.yaml",
         scalars=(
@@ -37,7 +38,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_extend_f16",
         _FOLDER / "f16",
-        spec_sha256="46ea8d46a1756ffbd5d8f9479b18c9469f938b80698f29cfe4aa7bc9d857dc4a",
+        spec_sha256="b4e5918f5274ff8d8d8a9d0f0615522e6cb2f3cb33ec3776619c7882f4453bf7",
         inputs=8,
         spec=_FOLDER.parents[1] / "specs/attention_extend.wave.yaml",
         scalars=(
@@ -103,22 +104,21 @@ def attention_extend(
         ArgumentTypeError: a dtype is wrong, or a scalar is no such number.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and q.__class__ in PLAIN_TYPES
-        and k.__class__ in PLAIN_TYPES
-        and v.__class__ in PLAIN_TYPES
-        and keys.__class__ in PLAIN_TYPES
-        and values.__class__ in PLAIN_TYPES
-    ):
-        kernels = _member(q, k, v, keys, values, starts, prefix_starts, slots)
-        (scale,) = kernels.scalars(scale)
+    if not is_dynamo_compiling():
         if out is None:
-            made = kernels.direct.new(q, k, v, keys, values, starts, prefix_starts, slots, scalars=(scale,))
+            made = _DIRECT.new(q, k, v, keys, values, starts, prefix_starts, slots, scalars=(scale,))
             if made is not None:
                 return made
-        elif kernels.direct.write(q, k, v, keys, values, starts, prefix_starts, slots, out, scalars=(scale,)):
+        elif _DIRECT.write(q, k, v, keys, values, starts, prefix_starts, slots, out, scalars=(scale,)):
             return out
+        if (
+            q.__class__ in PLAIN_TYPES
+            and k.__class__ in PLAIN_TYPES
+            and v.__class__ in PLAIN_TYPES
+            and keys.__class__ in PLAIN_TYPES
+            and values.__class__ in PLAIN_TYPES
+        ):
+            (scale,) = _member(q, k, v, keys, values, starts, prefix_starts, slots).scalars(scale)
     inputs = (q, k, v, keys, values, starts, prefix_starts, slots)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward(
@@ -191,6 +191,9 @@ def _member(
             ("the dtype of 'keys'", keys.dtype),
             ("the dtype of 'values'", values.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=8)
 
 
 def _new(
@@ -413,14 +416,14 @@ def _attention_extend_out_fake(
 
 
 _attention_extend_op = define_operator(
-    "wavespec_bb3a6673::attention_extend",
+    "wavespec_b0f8951d::attention_extend",
     "(Tensor q, Tensor k, Tensor v, Tensor keys, Tensor values, Tensor starts, Tensor prefix_starts, "
     "Tensor slots, float? scale=None) -> Tensor",
     _new,
     _attention_extend_fake,
 )
 _attention_extend_out_op = define_operator(
-    "wavespec_bb3a6673::attention_extend_out",
+    "wavespec_b0f8951d::attention_extend_out",
     "(Tensor q, Tensor k, Tensor v, Tensor keys, Tensor values, Tensor starts, Tensor prefix_starts, "
     "Tensor slots, Tensor(a!) out, float? scale=None) -> ()",
     _write,

@@ -58,13 +58,13 @@ def attention_f32(
         ArtifactError: nothing was built for the device.
     """
     if not is_dynamo_compiling():
-        (scale,) = _KERNELS.scalars(scale)
         if out is None:
             made = _KERNELS.direct.new(q, k, v, scalars=(scale,))
             if made is not None:
                 return made
         elif _KERNELS.direct.write(q, k, v, out, scalars=(scale,)):
             return out
+        (scale,) = _KERNELS.scalars(scale)
     inputs = (q, k, v)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_f32", q=q, k=k, v=v)

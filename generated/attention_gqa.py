@@ -12,6 +12,7 @@ from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import (
     PLAIN_TYPES,
+    DirectCalls,
     KernelSet,
     ScalarParameter,
     define_operator,
@@ -27,7 +28,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_gqa",
         _FOLDER / ".",
-        spec_sha256="ab49e542d45fa5843d391dba7a2a3eb6f71d3087226846c32f71a09ddcb2f36f",
+        spec_sha256="68585529812058eeebea0607da8aa22d0490837a4af8590eca740c5b6963aa06",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_gqa.wave.yaml",
         scalars=(
@@ -37,7 +38,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_gqa_f16",
         _FOLDER / "f16",
-        spec_sha256="0f8c6c684e68c6fe91e22ee968d71bc4b86d23a1af6e7ee7917b9d4d7c0ebe2d",
+        spec_sha256="4b61fbac0088285966864835aedaded183bbd552af32fd01cd0e0baaadcb3861",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_gqa.wave.yaml",
         scalars=(
@@ -82,20 +83,15 @@ def attention_gqa(
         ArgumentTypeError: a dtype is wrong, or a scalar is no such number.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and q.__class__ in PLAIN_TYPES
-        and k.__class__ in PLAIN_TYPES
-        and v.__class__ in PLAIN_TYPES
-    ):
-        kernels = _member(q, k, v)
-        (scale,) = kernels.scalars(scale)
+    if not is_dynamo_compiling():
         if out is None:
-            made = kernels.direct.new(q, k, v, scalars=(scale,))
+            made = _DIRECT.new(q, k, v, scalars=(scale,))
             if made is not None:
                 return made
-        elif kernels.direct.write(q, k, v, out, scalars=(scale,)):
+        elif _DIRECT.write(q, k, v, out, scalars=(scale,)):
             return out
+        if q.__class__ in PLAIN_TYPES and k.__class__ in PLAIN_TYPES and v.__class__ in PLAIN_TYPES:
+            (scale,) = _member(q, k, v).scalars(scale)
     inputs = (q, k, v)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_gqa", q=q, k=k, v=v)
@@ -124,6 +120,9 @@ def _member(q: Tensor, k: Tensor, v: Tensor) -> KernelSet:
             ("the dtype of 'k'", k.dtype),
             ("the dtype of 'v'", v.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=3)
 
 
 def _new(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
@@ -203,13 +202,13 @@ def _attention_gqa_out_fake(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale:
 
 
 _attention_gqa_op = define_operator(
-    "wavespec_f26369ee::attention_gqa",
+    "wavespec_a1c0e33c::attention_gqa",
     "(Tensor q, Tensor k, Tensor v, float? scale=None) -> Tensor",
     _new,
     _attention_gqa_fake,
 )
 _attention_gqa_out_op = define_operator(
-    "wavespec_f26369ee::attention_gqa_out",
+    "wavespec_a1c0e33c::attention_gqa_out",
     "(Tensor q, Tensor k, Tensor v, Tensor(a!) out, float? scale=None) -> ()",
     _write,
     _attention_gqa_out_fake,

@@ -28,7 +28,7 @@ _MEMBERS = {
     ("causal", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_masked_causal",
         _FOLDER / "causal",
-        spec_sha256="650a76dc0432985108cb6795f28ff5fbb86574d3e75a56ecfd94f0017d126afe",
+        spec_sha256="50ac7295f6b85aa64cf938e7253a49a1e2fd816f2bb0f638bb8574669799b536",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -38,7 +38,7 @@ _MEMBERS = {
     ("causal", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_masked_causal_f16",
         _FOLDER / "causal_f16",
-        spec_sha256="ea13c2b5648bf39e6ebc2536796a3c41cc651d2a410761c00c9fe1647a1e6019",
+        spec_sha256="6afcd22988c80c95c889751f896dfbb1b03bad3c4b38a1d451b7bb6447951ae0",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -48,7 +48,7 @@ _MEMBERS = {
     ("soft_cap", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_masked_soft_cap",
         _FOLDER / "soft_cap",
-        spec_sha256="26846d55f4000e741e6e58288d8b485bdc6ca44e669acda91b711cd97002334d",
+        spec_sha256="4902ca2d63b47f97df70c8893cf1ca9fc3b7bc4c2357ad01bfe39e0e2a778531",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -59,7 +59,7 @@ _MEMBERS = {
     ("window", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_masked_window",
         _FOLDER / "window",
-        spec_sha256="2f403002c95b51400c6f2d61c7b989f8304465499ff7956527609eb48df7fcc6",
+        spec_sha256="c6625397abf460e4634e8a08f5aae12bd4bb4df3b607fb3a5bbaa51c4a1043c4",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -70,7 +70,7 @@ _MEMBERS = {
     ("window", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_masked_window_f16",
         _FOLDER / "window_f16",
-        spec_sha256="06483b7cb9c5fb76c723ef399157decc7b8e7870a1647a22487e328c13fb05aa",
+        spec_sha256="08894413a8c70b552e6d7b16cd32671082aab1479ca7f262a673f7ae9272cdee",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -387,14 +387,14 @@ def _attention_masked_out_fake(
 
 
 _attention_masked_op = define_operator(
-    "wavespec_2e87753b::attention_masked",
+    "wavespec_422cfe19::attention_masked",
     "(Tensor q, Tensor k, Tensor v, str mask, float? scale=None, float? soft_cap=None, SymInt? "
     "window=None) -> Tensor",
     _new,
     _attention_masked_fake,
 )
 _attention_masked_out_op = define_operator(
-    "wavespec_2e87753b::attention_masked_out",
+    "wavespec_422cfe19::attention_masked_out",
     "(Tensor q, Tensor k, Tensor v, str mask, Tensor(a!) out, float? scale=None, float? soft_cap=None, "
     "SymInt? window=None) -> ()",
     _write,

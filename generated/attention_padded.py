@@ -12,6 +12,7 @@ from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import (
     PLAIN_TYPES,
+    DirectCalls,
     KernelSet,
     ScalarParameter,
     define_operator,
@@ -84,20 +85,15 @@ def attention_padded(
         ArgumentTypeError: a dtype is wrong, or a scalar is no such number.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and q.__class__ in PLAIN_TYPES
-        and k.__class__ in PLAIN_TYPES
-        and v.__class__ in PLAIN_TYPES
-    ):
-        kernels = _member(q, k, v, count)
-        (scale,) = kernels.scalars(scale)
+    if not is_dynamo_compiling():
         if out is None:
-            made = kernels.direct.new(q, k, v, count, scalars=(scale,))
+            made = _DIRECT.new(q, k, v, count, scalars=(scale,))
             if made is not None:
                 return made
-        elif kernels.direct.write(q, k, v, count, out, scalars=(scale,)):
+        elif _DIRECT.write(q, k, v, count, out, scalars=(scale,)):
             return out
+        if q.__class__ in PLAIN_TYPES and k.__class__ in PLAIN_TYPES and v.__class__ in PLAIN_TYPES:
+            (scale,) = _member(q, k, v, count).scalars(scale)
     inputs = (q, k, v, count)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_padded", q=q, k=k, v=v, count=count)
@@ -134,6 +130,9 @@ def _member(q: Tensor, k: Tensor, v: Tensor, count: Tensor) -> KernelSet:
             ("the dtype of 'k'", k.dtype),
             ("the dtype of 'v'", v.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=4)
 
 
 def _new(q: Tensor, k: Tensor, v: Tensor, count: Tensor, scale: float | None = None) -> Tensor:

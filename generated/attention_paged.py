@@ -12,6 +12,7 @@ from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import (
     PLAIN_TYPES,
+    DirectCalls,
     KernelSet,
     ScalarParameter,
     define_operator,
@@ -27,7 +28,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_paged",
         _FOLDER / ".",
-        spec_sha256="787daa944ec15f1e73da8db4decc88047a6a20b4117ffc9e0c7a98a0be375e70",
+        spec_sha256="ca7c3cd00748699948610a2002dcca1d33d24181e3cf35d6da638825dfd736d4",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_paged.wave.yaml",
         scalars=(
@@ -37,7 +38,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_paged_f16",
         _FOLDER / "f16",
-        spec_sha256="9a25e5b9aa0de138a83698e51bf25a956907f5bc1b4c6957da99370db11a30e3",
+        spec_sha256="e88e9106474fb76a24b44bf7fd1d172e4919181812e3cbd2ba7419e920e6cd3a",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_paged.wave.yaml",
         scalars=(
@@ -88,20 +89,15 @@ def attention_paged(
         ArgumentTypeError: a dtype is wrong, or a scalar is no such number.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and q.__class__ in PLAIN_TYPES
-        and keys.__class__ in PLAIN_TYPES
-        and values.__class__ in PLAIN_TYPES
-    ):
-        kernels = _member(q, keys, values, page, count)
-        (scale,) = kernels.scalars(scale)
+    if not is_dynamo_compiling():
         if out is None:
-            made = kernels.direct.new(q, keys, values, page, count, scalars=(scale,))
+            made = _DIRECT.new(q, keys, values, page, count, scalars=(scale,))
             if made is not None:
                 return made
-        elif kernels.direct.write(q, keys, values, page, count, out, scalars=(scale,)):
+        elif _DIRECT.write(q, keys, values, page, count, out, scalars=(scale,)):
             return out
+        if q.__class__ in PLAIN_TYPES and keys.__class__ in PLAIN_TYPES and values.__class__ in PLAIN_TYPES:
+            (scale,) = _member(q, keys, values, page, count).scalars(scale)
     inputs = (q, keys, values, page, count)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_paged", q=q, keys=keys, values=values, page=page, count=count)
@@ -139,6 +135,9 @@ def _member(q: Tensor, keys: Tensor, values: Tensor, page: Tensor, count: Tensor
             ("the dtype of 'keys'", keys.dtype),
             ("the dtype of 'values'", values.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=5)
 
 
 def _new(
@@ -282,13 +281,13 @@ def _attention_paged_out_fake(
 
 
 _attention_paged_op = define_operator(
-    "wavespec_a68605c5::attention_paged",
+    "wavespec_5bfdbf1a::attention_paged",
     "(Tensor q, Tensor keys, Tensor values, Tensor page, Tensor count, float? scale=None) -> Tensor",
     _new,
     _attention_paged_fake,
 )
 _attention_paged_out_op = define_operator(
-    "wavespec_a68605c5::attention_paged_out",
+    "wavespec_5bfdbf1a::attention_paged_out",
     "(Tensor q, Tensor keys, Tensor values, Tensor page, Tensor count, Tensor(a!) out, float? scale=None) "
     "-> ()",
     _write,

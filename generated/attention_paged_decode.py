@@ -12,6 +12,7 @@ from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import (
     PLAIN_TYPES,
+    DirectCalls,
     KernelSet,
     ScalarParameter,
     define_operator,
@@ -96,20 +97,15 @@ def attention_paged_decode(
         ArgumentTypeError: a dtype is wrong, or a scalar is no such number.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and q.__class__ in PLAIN_TYPES
-        and keys.__class__ in PLAIN_TYPES
-        and values.__class__ in PLAIN_TYPES
-    ):
-        kernels = _member(q, keys, values, page, count)
-        (scale,) = kernels.scalars(scale)
+    if not is_dynamo_compiling():
         if out is None:
-            made = kernels.direct.new(q, keys, values, page, count, scalars=(scale,))
+            made = _DIRECT.new(q, keys, values, page, count, scalars=(scale,))
             if made is not None:
                 return made
-        elif kernels.direct.write(q, keys, values, page, count, *out, scalars=(scale,)):
+        elif _DIRECT.write(q, keys, values, page, count, *out, scalars=(scale,)):
             return out
+        if q.__class__ in PLAIN_TYPES and keys.__class__ in PLAIN_TYPES and values.__class__ in PLAIN_TYPES:
+            (scale,) = _member(q, keys, values, page, count).scalars(scale)
     inputs = (q, keys, values, page, count)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_paged_decode", q=q, keys=keys, values=values, page=page, count=count)
@@ -159,6 +155,9 @@ def _member(q: Tensor, keys: Tensor, values: Tensor, page: Tensor, count: Tensor
             ("the dtype of 'keys'", keys.dtype),
             ("the dtype of 'values'", values.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=5)
 
 
 def _new(

@@ -28,7 +28,7 @@ _MEMBERS = {
     ("causal", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_ragged_causal",
         _FOLDER / "causal",
-        spec_sha256="55a787c7c5803bb14f9f061eee3b723d3b9158ae371771c20675022fab52a846",
+        spec_sha256="b25444a7a1500476d69b8d725e08e1bb568485a1515672a26635f4451de3e48d",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -38,7 +38,7 @@ _MEMBERS = {
     ("causal", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_ragged_causal_f16",
         _FOLDER / "causal_f16",
-        spec_sha256="832475f04df71edd6bd0e1342cf830f90d5f12464f85cd3b656ee31685955ca5",
+        spec_sha256="e81b0f34d04f4f8c0994ec7c8360bbd5e77dc9eae4aebc1709b7bf3ef3117234",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -48,7 +48,7 @@ _MEMBERS = {
     ("full", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_ragged_full",
         _FOLDER / "full",
-        spec_sha256="7061b9025f61d71827006719a3853d4fbd835bc8094c95e3d67a87bf07b01d3e",
+        spec_sha256="017b801b96aac9ac89cdf2fe55d0c260af7dd861451c6670f99bdf19db88b94b",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -58,7 +58,7 @@ _MEMBERS = {
     ("full", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_ragged_full_f16",
         _FOLDER / "full_f16",
-        spec_sha256="aae2f3188f8ae386652a8b751253d03e1d31b7e11d35c1e5b1c21c05fafba60f",
+        spec_sha256="f271bd84541083c18e7b5b18dcd3ab97d68147bb9716576dce9935650a128f00",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -296,14 +296,14 @@ def _attention_ragged_out_fake(
 
 
 _attention_ragged_op = define_operator(
-    "wavespec_2a7d4c78::attention_ragged",
+    "wavespec_24461394::attention_ragged",
     "(Tensor q, Tensor k, Tensor v, Tensor q_starts, Tensor k_starts, str mask, float? scale=None) -> "
     "Tensor",
     _new,
     _attention_ragged_fake,
 )
 _attention_ragged_out_op = define_operator(
-    "wavespec_2a7d4c78::attention_ragged_out",
+    "wavespec_24461394::attention_ragged_out",
     "(Tensor q, Tensor k, Tensor v, Tensor q_starts, Tensor k_starts, str mask, Tensor(a!) out, float? "
     "scale=None) -> ()",
     _write,

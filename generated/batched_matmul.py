@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["batched_matmul", "batched_matmul_raw"]
 
@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "batched_matmul",
         _FOLDER / ".",
-        spec_sha256="e89ca390afead6439170daba0ae686ff354e525920f9027c8d7b216a33cdc223",
+        spec_sha256="6e1406cc3f7e4397dfdb5cd481954e8590db2e6d12b8149417bae3876d20414e",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/batched_matmul.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "batched_matmul_f16",
         _FOLDER / "f16",
-        spec_sha256="4f69b38b9c46b0e1c94b4caf48ac9b42df730d6b26f1f0168bbcb96c28ac057d",
+        spec_sha256="7fec3ca3dd8a70a098dbdb560c20e98acfa793f3d7d07140c960baedf43f3e2b",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/batched_matmul.wave.yaml",
     ),
@@ -52,12 +52,12 @@ def batched_matmul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and a.__class__ in PLAIN_TYPES and b.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(a, b).direct.new(a, b)
+            made = _DIRECT.new(a, b)
             if made is not None:
                 return made
-        elif _member(a, b).direct.write(a, b, out):
+        elif _DIRECT.write(a, b, out):
             return out
     if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False)):
         raise no_backward("batched_matmul", a=a, b=b)
@@ -85,6 +85,9 @@ def _member(a: Tensor, b: Tensor) -> KernelSet:
             ("the dtype of 'a'", a.dtype),
             ("the dtype of 'b'", b.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=2)
 
 
 def _new(a: Tensor, b: Tensor) -> Tensor:
@@ -138,13 +141,13 @@ def _batched_matmul_out_fake(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 _batched_matmul_op = define_operator(
-    "wavespec_50c1dc05::batched_matmul",
+    "wavespec_9ee29763::batched_matmul",
     "(Tensor a, Tensor b) -> Tensor",
     _new,
     _batched_matmul_fake,
 )
 _batched_matmul_out_op = define_operator(
-    "wavespec_50c1dc05::batched_matmul_out",
+    "wavespec_9ee29763::batched_matmul_out",
     "(Tensor a, Tensor b, Tensor(a!) out) -> ()",
     _write,
     _batched_matmul_out_fake,

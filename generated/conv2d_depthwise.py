@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["conv2d_depthwise", "conv2d_depthwise_raw"]
 
@@ -72,12 +72,12 @@ def conv2d_depthwise(x: Tensor, w: Tensor, *, out: Tensor | None = None) -> Tens
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES and w.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x, w).direct.new(x, w)
+            made = _DIRECT.new(x, w)
             if made is not None:
                 return made
-        elif _member(x, w).direct.write(x, w, out):
+        elif _DIRECT.write(x, w, out):
             return out
     if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(w, "requires_grad", False)):
         raise no_backward("conv2d_depthwise", x=x, w=w)
@@ -105,6 +105,9 @@ def _member(x: Tensor, w: Tensor) -> KernelSet:
             ("the dtype of 'x'", x.dtype),
             ("the dtype of 'w'", w.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=2)
 
 
 def _new(x: Tensor, w: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["conv2d_grouped", "conv2d_grouped_raw"]
 
@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "conv2d_grouped",
         _FOLDER / ".",
-        spec_sha256="15f9af82aea9617a53b1b420e641d33de1d3c02cdf5c93707498b9f18cb05051",
+        spec_sha256="f028e9257599cd9adae4f25d0b68f7b7eef60f6a1cfd3e96a3a5165490b1ac2e",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_grouped.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "conv2d_grouped_f16",
         _FOLDER / "f16",
-        spec_sha256="50d901f3a2a48586d4b07f30af65074ad12094c7468edfdf653ad48066e97778",
+        spec_sha256="e6377479c11c4f60a54f58b9234fe2d5d26007a333e97080adaaaafa1dfc7ccb",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_grouped.wave.yaml",
     ),
@@ -79,12 +79,12 @@ def conv2d_grouped(x: Tensor, w: Tensor, *, out: Tensor | None = None) -> Tensor
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES and w.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x, w).direct.new(x, w)
+            made = _DIRECT.new(x, w)
             if made is not None:
                 return made
-        elif _member(x, w).direct.write(x, w, out):
+        elif _DIRECT.write(x, w, out):
             return out
     if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(w, "requires_grad", False)):
         raise no_backward("conv2d_grouped", x=x, w=w)
@@ -112,6 +112,9 @@ def _member(x: Tensor, w: Tensor) -> KernelSet:
             ("the dtype of 'x'", x.dtype),
             ("the dtype of 'w'", w.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=2)
 
 
 def _new(x: Tensor, w: Tensor) -> Tensor:
@@ -165,13 +168,13 @@ def _conv2d_grouped_out_fake(x: Tensor, w: Tensor, out: Tensor) -> None:
 
 
 _conv2d_grouped_op = define_operator(
-    "wavespec_37986946::conv2d_grouped",
+    "wavespec_46b7a39d::conv2d_grouped",
     "(Tensor x, Tensor w) -> Tensor",
     _new,
     _conv2d_grouped_fake,
 )
 _conv2d_grouped_out_op = define_operator(
-    "wavespec_37986946::conv2d_grouped_out",
+    "wavespec_46b7a39d::conv2d_grouped_out",
     "(Tensor x, Tensor w, Tensor(a!) out) -> ()",
     _write,
     _conv2d_grouped_out_fake,

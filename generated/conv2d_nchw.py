@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["conv2d_nchw", "conv2d_nchw_raw"]
 
@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "conv2d_nchw",
         _FOLDER / ".",
-        spec_sha256="e076cd445e4e69df4750d9e725890a660ebde79c31e8f34789be19425f11a0b3",
+        spec_sha256="6a89a94de2d00de1f9649069553fffc43ef69f1606191ae6845b78c910bcf14c",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_nchw.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "conv2d_nchw_f16",
         _FOLDER / "f16",
-        spec_sha256="9c1177002adc28c011313803638220eff9c573cf5b2f85ec7ff5114b30e539f0",
+        spec_sha256="1bfedf13ef6f5c57176fcde06b9b26a2be55f5a032b7a59a3629292d78263891",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_nchw.wave.yaml",
     ),
@@ -65,12 +65,12 @@ def conv2d_nchw(x: Tensor, w: Tensor, *, out: Tensor | None = None) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES and w.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x, w).direct.new(x, w)
+            made = _DIRECT.new(x, w)
             if made is not None:
                 return made
-        elif _member(x, w).direct.write(x, w, out):
+        elif _DIRECT.write(x, w, out):
             return out
     if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(w, "requires_grad", False)):
         raise no_backward("conv2d_nchw", x=x, w=w)
@@ -98,6 +98,9 @@ def _member(x: Tensor, w: Tensor) -> KernelSet:
             ("the dtype of 'x'", x.dtype),
             ("the dtype of 'w'", w.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=2)
 
 
 def _new(x: Tensor, w: Tensor) -> Tensor:
@@ -159,13 +162,13 @@ def _conv2d_nchw_out_fake(x: Tensor, w: Tensor, out: Tensor) -> None:
 
 
 _conv2d_nchw_op = define_operator(
-    "wavespec_d3804afa::conv2d_nchw",
+    "wavespec_6cf35419::conv2d_nchw",
     "(Tensor x, Tensor w) -> Tensor",
     _new,
     _conv2d_nchw_fake,
 )
 _conv2d_nchw_out_op = define_operator(
-    "wavespec_d3804afa::conv2d_nchw_out",
+    "wavespec_6cf35419::conv2d_nchw_out",
     "(Tensor x, Tensor w, Tensor(a!) out) -> ()",
     _write,
     _conv2d_nchw_out_fake,

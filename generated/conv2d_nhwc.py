@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["conv2d_nhwc", "conv2d_nhwc_raw"]
 
@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "conv2d_nhwc",
         _FOLDER / ".",
-        spec_sha256="9d43e55c652097799f5ce7198fbea9bf88afa6a8bdcf3b5829e11960f53643e6",
+        spec_sha256="e530a7527b0ba13a7be3868c6b88daaa22a667b6e90727b1ff6327c70f6eda07",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_nhwc.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "conv2d_nhwc_f16",
         _FOLDER / "f16",
-        spec_sha256="670dd5da2da0d25a326e24cc1aaaa86f8873528c8ba87d776572a0a6ca1c3867",
+        spec_sha256="80cf4f10ac1df0264ab58cc51abac67d9df5882880081226a0b26ff26599d289",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_nhwc.wave.yaml",
     ),
@@ -68,12 +68,12 @@ def conv2d_nhwc(x: Tensor, w: Tensor, *, out: Tensor | None = None) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES and w.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x, w).direct.new(x, w)
+            made = _DIRECT.new(x, w)
             if made is not None:
                 return made
-        elif _member(x, w).direct.write(x, w, out):
+        elif _DIRECT.write(x, w, out):
             return out
     if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(w, "requires_grad", False)):
         raise no_backward("conv2d_nhwc", x=x, w=w)
@@ -101,6 +101,9 @@ def _member(x: Tensor, w: Tensor) -> KernelSet:
             ("the dtype of 'x'", x.dtype),
             ("the dtype of 'w'", w.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=2)
 
 
 def _new(x: Tensor, w: Tensor) -> Tensor:
@@ -162,13 +165,13 @@ def _conv2d_nhwc_out_fake(x: Tensor, w: Tensor, out: Tensor) -> None:
 
 
 _conv2d_nhwc_op = define_operator(
-    "wavespec_1fe98c43::conv2d_nhwc",
+    "wavespec_8e78e779::conv2d_nhwc",
     "(Tensor x, Tensor w) -> Tensor",
     _new,
     _conv2d_nhwc_fake,
 )
 _conv2d_nhwc_out_op = define_operator(
-    "wavespec_1fe98c43::conv2d_nhwc_out",
+    "wavespec_8e78e779::conv2d_nhwc_out",
     "(Tensor x, Tensor w, Tensor(a!) out) -> ()",
     _write,
     _conv2d_nhwc_out_fake,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["cross_entropy", "cross_entropy_raw"]
 
@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "cross_entropy",
         _FOLDER / ".",
-        spec_sha256="ee44475165263f0bec187682c217d6d439ae48387ded7123dbf21097c25b2470",
+        spec_sha256="930b53774b52953c882ff36b3b4ae30cc779b3d7bbdd34e8a4b2b92365b9da90",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "cross_entropy_f16",
         _FOLDER / "f16",
-        spec_sha256="d75a2f08a965dcc9dab17d59aca3b9a7fef7cbc46d8395ecf7ec4d8b207d87b5",
+        spec_sha256="0a15d50c336310848a398c6a4233885d3e21b24437a6995f6a14fd68a9e790df",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "cross_entropy_bf16",
         _FOLDER / "bf16",
-        spec_sha256="58cf10f661a44df29f127ff7dc83d7f90462944fc4af85784dc455e223167354",
+        spec_sha256="1eaa48d3ea18b191b9abf6090858978d04b2f61f8eccb4bd1ad113d427cc906c",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy.wave.yaml",
     ),
@@ -62,12 +62,12 @@ def cross_entropy(x: Tensor, target: Tensor, *, out: Tensor | None = None) -> Te
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x, target).direct.new(x, target)
+            made = _DIRECT.new(x, target)
             if made is not None:
                 return made
-        elif _member(x, target).direct.write(x, target, out):
+        elif _DIRECT.write(x, target, out):
             return out
     if torch.is_grad_enabled() and (
         getattr(x, "requires_grad", False) or getattr(target, "requires_grad", False)
@@ -92,6 +92,9 @@ def _member(x: Tensor, target: Tensor) -> KernelSet:
         raise no_tensor("cross_entropy", x=x) from None
     except KeyError:
         raise no_member("cross_entropy", _MEMBERS, ("the dtype of 'x'", x.dtype)) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=2)
 
 
 def _new(x: Tensor, target: Tensor) -> Tensor:
@@ -145,13 +148,13 @@ def _cross_entropy_out_fake(x: Tensor, target: Tensor, out: Tensor) -> None:
 
 
 _cross_entropy_op = define_operator(
-    "wavespec_896d8266::cross_entropy",
+    "wavespec_804302c7::cross_entropy",
     "(Tensor x, Tensor target) -> Tensor",
     _new,
     _cross_entropy_fake,
 )
 _cross_entropy_out_op = define_operator(
-    "wavespec_896d8266::cross_entropy_out",
+    "wavespec_804302c7::cross_entropy_out",
     "(Tensor x, Tensor target, Tensor(a!) out) -> ()",
     _write,
     _cross_entropy_out_fake,

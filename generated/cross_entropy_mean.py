@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["cross_entropy_mean", "cross_entropy_mean_raw"]
 
@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "cross_entropy_mean",
         _FOLDER / ".",
-        spec_sha256="755aca0c9b2327be6900f5dddfb98d9076f6a71622e16d82d1e7febf646fe325",
+        spec_sha256="7ebf3d9daaa23363ced198cdb39a14caf2c382cadce7b236567d3ab3c2734263",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy_mean.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "cross_entropy_mean_f16",
         _FOLDER / "f16",
-        spec_sha256="8d20dd7a41671501c0a589068bb487ca1bb571db83c3a62e9b35f02e44913485",
+        spec_sha256="119599d47e84e3a23ebda5bdc3d86c1e8632aac33c5c321018e1c419fe1b801b",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy_mean.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "cross_entropy_mean_bf16",
         _FOLDER / "bf16",
-        spec_sha256="e2ef60bfa513df32a8bb0b4ba69a6c0d5364ab0fc27cc36675fcb7052ecbcc5d",
+        spec_sha256="e7397cad91f5c22cb27abd5a02d9dc1042aae037aad723574882a28596c2063f",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy_mean.wave.yaml",
     ),
@@ -68,12 +68,12 @@ def cross_entropy_mean(
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and loss.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(loss, target).direct.new(loss, target)
+            made = _DIRECT.new(loss, target)
             if made is not None:
                 return made
-        elif _member(loss, target).direct.write(loss, target, *out):
+        elif _DIRECT.write(loss, target, *out):
             return out
     if torch.is_grad_enabled() and (
         getattr(loss, "requires_grad", False) or getattr(target, "requires_grad", False)
@@ -98,6 +98,9 @@ def _member(loss: Tensor, target: Tensor) -> KernelSet:
         raise no_tensor("cross_entropy_mean", loss=loss) from None
     except KeyError:
         raise no_member("cross_entropy_mean", _MEMBERS, ("the dtype of 'loss'", loss.dtype)) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=2)
 
 
 def _new(loss: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,13 +160,13 @@ def _cross_entropy_mean_out_fake(loss: Tensor, target: Tensor, mean: Tensor, tot
 
 
 _cross_entropy_mean_op = define_operator(
-    "wavespec_06d977a8::cross_entropy_mean",
+    "wavespec_fa4d39a5::cross_entropy_mean",
     "(Tensor loss, Tensor target) -> (Tensor, Tensor)",
     _new,
     _cross_entropy_mean_fake,
 )
 _cross_entropy_mean_out_op = define_operator(
-    "wavespec_06d977a8::cross_entropy_mean_out",
+    "wavespec_fa4d39a5::cross_entropy_mean_out",
     "(Tensor loss, Tensor target, Tensor(a!) mean, Tensor(b!) total) -> ()",
     _write,
     _cross_entropy_mean_out_fake,

@@ -12,6 +12,7 @@ from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import (
     PLAIN_TYPES,
+    DirectCalls,
     KernelSet,
     ScalarParameter,
     define_operator,
@@ -82,15 +83,15 @@ def dropout(x: Tensor, *, p: float = 0.5, seed: int = 0, out: Tensor | None = No
         ArgumentTypeError: a dtype is wrong, or a scalar is no such number.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES:
-        kernels = _member(x)
-        (p, seed) = kernels.scalars(p, seed)
+    if not is_dynamo_compiling():
         if out is None:
-            made = kernels.direct.new(x, scalars=(p, seed))
+            made = _DIRECT.new(x, scalars=(p, seed))
             if made is not None:
                 return made
-        elif kernels.direct.write(x, out, scalars=(p, seed)):
+        elif _DIRECT.write(x, out, scalars=(p, seed)):
             return out
+        if x.__class__ in PLAIN_TYPES:
+            (p, seed) = _member(x).scalars(p, seed)
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("dropout", x=x)
     if out is None:
@@ -112,6 +113,9 @@ def _member(x: Tensor) -> KernelSet:
         raise no_tensor("dropout", x=x) from None
     except KeyError:
         raise no_member("dropout", _MEMBERS, ("the dtype of 'x'", x.dtype)) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=1)
 
 
 def _new(x: Tensor, p: float = 0.5, seed: int = 0) -> Tensor:

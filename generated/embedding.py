@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["embedding", "embedding_raw"]
 
@@ -61,12 +61,12 @@ def embedding(token: Tensor, table: Tensor, *, out: Tensor | None = None) -> Ten
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and table.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(token, table).direct.new(token, table)
+            made = _DIRECT.new(token, table)
             if made is not None:
                 return made
-        elif _member(token, table).direct.write(token, table, out):
+        elif _DIRECT.write(token, table, out):
             return out
     if torch.is_grad_enabled() and (
         getattr(token, "requires_grad", False) or getattr(table, "requires_grad", False)
@@ -91,6 +91,9 @@ def _member(token: Tensor, table: Tensor) -> KernelSet:
         raise no_tensor("embedding", table=table) from None
     except KeyError:
         raise no_member("embedding", _MEMBERS, ("the dtype of 'table'", table.dtype)) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=2)
 
 
 def _new(token: Tensor, table: Tensor) -> Tensor:

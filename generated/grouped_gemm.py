@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["grouped_gemm", "grouped_gemm_raw"]
 
@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "grouped_gemm",
         _FOLDER / ".",
-        spec_sha256="bd69c558ad96558d3d154b6b622656d1d9702c11f8ab160baf6162284c98d66a",
+        spec_sha256="6c6f23de7eb467d3351433da7215cfa1ea0efb13f94a1653eb4d34dcfa0a4cb1",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/grouped_gemm.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "grouped_gemm_f16",
         _FOLDER / "f16",
-        spec_sha256="fe61d1488525cf72980522ee2a9189b55a397ef30198401a0e1de05c212510ee",
+        spec_sha256="c1b5b7b4c2855e7dcfe9f8c397d7c8f38b9286854d2b58d630d50abf807a3575",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/grouped_gemm.wave.yaml",
     ),
@@ -64,12 +64,12 @@ def grouped_gemm(x: Tensor, w: Tensor, offsets: Tensor, *, out: Tensor | None = 
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES and w.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x, w, offsets).direct.new(x, w, offsets)
+            made = _DIRECT.new(x, w, offsets)
             if made is not None:
                 return made
-        elif _member(x, w, offsets).direct.write(x, w, offsets, out):
+        elif _DIRECT.write(x, w, offsets, out):
             return out
     inputs = (x, w, offsets)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
@@ -98,6 +98,9 @@ def _member(x: Tensor, w: Tensor, offsets: Tensor) -> KernelSet:
             ("the dtype of 'x'", x.dtype),
             ("the dtype of 'w'", w.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=3)
 
 
 def _new(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
@@ -155,13 +158,13 @@ def _grouped_gemm_out_fake(x: Tensor, w: Tensor, offsets: Tensor, out: Tensor) -
 
 
 _grouped_gemm_op = define_operator(
-    "wavespec_cdfe5a8f::grouped_gemm",
+    "wavespec_b268e863::grouped_gemm",
     "(Tensor x, Tensor w, Tensor offsets) -> Tensor",
     _new,
     _grouped_gemm_fake,
 )
 _grouped_gemm_out_op = define_operator(
-    "wavespec_cdfe5a8f::grouped_gemm_out",
+    "wavespec_b268e863::grouped_gemm_out",
     "(Tensor x, Tensor w, Tensor offsets, Tensor(a!) out) -> ()",
     _write,
     _grouped_gemm_out_fake,

@@ -12,6 +12,7 @@ from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import (
     PLAIN_TYPES,
+    DirectCalls,
     KernelSet,
     ScalarParameter,
     define_operator,
@@ -27,7 +28,7 @@ _MEMBERS = {
     (torch.float32, torch.float32, torch.float32): KernelSet(
         "layer_norm",
         _FOLDER / ".",
-        spec_sha256="112865be0337f1c1033504503b7a66d0cb59bb53f1222274d2f43ffc72ba7a97",
+        spec_sha256="7ad79d11693bf2355161ae8a401bec01e367d01f18db26893b746a1a89e6f60d",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/layer_norm.wave.yaml",
         scalars=(
@@ -37,7 +38,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "layer_norm_f16",
         _FOLDER / "f16",
-        spec_sha256="69563d9346872fc6815095df4e9dd0a5763a652a5794a35223ca175064bd4421",
+        spec_sha256="29f0bcff628f881efffe63afd3308d60f0d4f559d6b2202192c2cc64a4fc7229",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/layer_norm.wave.yaml",
         scalars=(
@@ -47,7 +48,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "layer_norm_bf16",
         _FOLDER / "bf16",
-        spec_sha256="57e16073ef4407a89471b41a8790e74dff7005f711f3dce9d9997226783d1747",
+        spec_sha256="cd14a192ee0844910224c215048079014f727156a17d379295ff1910b7782959",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/layer_norm.wave.yaml",
         scalars=(
@@ -90,20 +91,15 @@ def layer_norm(
         ArgumentTypeError: a dtype is wrong, or a scalar is no such number.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and x.__class__ in PLAIN_TYPES
-        and weight.__class__ in PLAIN_TYPES
-        and bias.__class__ in PLAIN_TYPES
-    ):
-        kernels = _member(x, weight, bias)
-        (eps,) = kernels.scalars(eps)
+    if not is_dynamo_compiling():
         if out is None:
-            made = kernels.direct.new(x, weight, bias, scalars=(eps,))
+            made = _DIRECT.new(x, weight, bias, scalars=(eps,))
             if made is not None:
                 return made
-        elif kernels.direct.write(x, weight, bias, out, scalars=(eps,)):
+        elif _DIRECT.write(x, weight, bias, out, scalars=(eps,)):
             return out
+        if x.__class__ in PLAIN_TYPES and weight.__class__ in PLAIN_TYPES and bias.__class__ in PLAIN_TYPES:
+            (eps,) = _member(x, weight, bias).scalars(eps)
     inputs = (x, weight, bias)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("layer_norm", x=x, weight=weight, bias=bias)
@@ -132,6 +128,9 @@ def _member(x: Tensor, weight: Tensor, bias: Tensor) -> KernelSet:
             ("the dtype of 'weight'", weight.dtype),
             ("the dtype of 'bias'", bias.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=3)
 
 
 def _new(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-05) -> Tensor:
@@ -203,13 +202,13 @@ def _layer_norm_out_fake(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor, e
 
 
 _layer_norm_op = define_operator(
-    "wavespec_f9c57dd2::layer_norm",
+    "wavespec_ba8ee38f::layer_norm",
     "(Tensor x, Tensor weight, Tensor bias, float eps=1e-05) -> Tensor",
     _new,
     _layer_norm_fake,
 )
 _layer_norm_out_op = define_operator(
-    "wavespec_f9c57dd2::layer_norm_out",
+    "wavespec_ba8ee38f::layer_norm_out",
     "(Tensor x, Tensor weight, Tensor bias, Tensor(a!) out, float eps=1e-05) -> ()",
     _write,
     _layer_norm_out_fake,

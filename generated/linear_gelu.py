@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["linear_gelu", "linear_gelu_raw"]
 
@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "linear_gelu",
         _FOLDER / ".",
-        spec_sha256="186261fb211ade955feef1a993fb6923ecd8cf4d3ad7fc4f890c3822f3777221",
+        spec_sha256="c23bd5af01c00c622b991e46909a2173873ba3340fde77b13a9bd65f0edd43fc",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_gelu.wave.yaml",
     ),
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "linear_gelu_f16",
         _FOLDER / "f16",
-        spec_sha256="4affdc725d0369c06ae7f809dfbd5b38c9581b783d53b52efdbb475ba9159231",
+        spec_sha256="15d903db0cd83c56368433a4a8efa72126425a95cd4df50beccd611d057481a2",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_gelu.wave.yaml",
     ),
@@ -53,17 +53,12 @@ def linear_gelu(a: Tensor, b: Tensor, bias: Tensor, *, out: Tensor | None = None
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and a.__class__ in PLAIN_TYPES
-        and b.__class__ in PLAIN_TYPES
-        and bias.__class__ in PLAIN_TYPES
-    ):
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(a, b, bias).direct.new(a, b, bias)
+            made = _DIRECT.new(a, b, bias)
             if made is not None:
                 return made
-        elif _member(a, b, bias).direct.write(a, b, bias, out):
+        elif _DIRECT.write(a, b, bias, out):
             return out
     inputs = (a, b, bias)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
@@ -93,6 +88,9 @@ def _member(a: Tensor, b: Tensor, bias: Tensor) -> KernelSet:
             ("the dtype of 'b'", b.dtype),
             ("the dtype of 'bias'", bias.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=3)
 
 
 def _new(a: Tensor, b: Tensor, bias: Tensor) -> Tensor:
@@ -148,13 +146,13 @@ def _linear_gelu_out_fake(a: Tensor, b: Tensor, bias: Tensor, out: Tensor) -> No
 
 
 _linear_gelu_op = define_operator(
-    "wavespec_4ddafb16::linear_gelu",
+    "wavespec_08f67b5e::linear_gelu",
     "(Tensor a, Tensor b, Tensor bias) -> Tensor",
     _new,
     _linear_gelu_fake,
 )
 _linear_gelu_out_op = define_operator(
-    "wavespec_4ddafb16::linear_gelu_out",
+    "wavespec_08f67b5e::linear_gelu_out",
     "(Tensor a, Tensor b, Tensor bias, Tensor(a!) out) -> ()",
     _write,
     _linear_gelu_out_fake,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["linear_residual", "linear_residual_raw"]
 
@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "linear_residual",
         _FOLDER / ".",
-        spec_sha256="14456172cce54def65c06fa3ac5b2e41d10588feec71106bb8d19b556a71ef11",
+        spec_sha256="a3cf7ecafd9ba7ff23ba2e94eb4eb0223b96dcfb55a87e19572dd30e570065ce",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_residual.wave.yaml",
     ),
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "linear_residual_f16",
         _FOLDER / "f16",
-        spec_sha256="3928cf97d350a96a83470451927280b39bdbb236202ed6ae36e26ec462196caa",
+        spec_sha256="59cfd44682eabbc63255ec373c65dd80e56a3c53484bd87f046596b7c4f9a156",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_residual.wave.yaml",
     ),
@@ -53,17 +53,12 @@ def linear_residual(a: Tensor, b: Tensor, residual: Tensor, *, out: Tensor | Non
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and a.__class__ in PLAIN_TYPES
-        and b.__class__ in PLAIN_TYPES
-        and residual.__class__ in PLAIN_TYPES
-    ):
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(a, b, residual).direct.new(a, b, residual)
+            made = _DIRECT.new(a, b, residual)
             if made is not None:
                 return made
-        elif _member(a, b, residual).direct.write(a, b, residual, out):
+        elif _DIRECT.write(a, b, residual, out):
             return out
     inputs = (a, b, residual)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
@@ -93,6 +88,9 @@ def _member(a: Tensor, b: Tensor, residual: Tensor) -> KernelSet:
             ("the dtype of 'b'", b.dtype),
             ("the dtype of 'residual'", residual.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=3)
 
 
 def _new(a: Tensor, b: Tensor, residual: Tensor) -> Tensor:
@@ -156,13 +154,13 @@ def _linear_residual_out_fake(a: Tensor, b: Tensor, residual: Tensor, out: Tenso
 
 
 _linear_residual_op = define_operator(
-    "wavespec_5ea35c09::linear_residual",
+    "wavespec_d1340506::linear_residual",
     "(Tensor a, Tensor b, Tensor residual) -> Tensor",
     _new,
     _linear_residual_fake,
 )
 _linear_residual_out_op = define_operator(
-    "wavespec_5ea35c09::linear_residual_out",
+    "wavespec_d1340506::linear_residual_out",
     "(Tensor a, Tensor b, Tensor residual, Tensor(a!) out) -> ()",
     _write,
     _linear_residual_out_fake,

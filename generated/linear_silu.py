@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["linear_silu", "linear_silu_raw"]
 
@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "linear_silu",
         _FOLDER / ".",
-        spec_sha256="9adfd5e456758c4e22e8902eda78badbede27b53d585f6ff255fbd89d8b01197",
+        spec_sha256="050a0db63e38371900650661fe23ad33035a325168b09ebd05aa3cfec0ff895c",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_silu.wave.yaml",
     ),
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "linear_silu_f16",
         _FOLDER / "f16",
-        spec_sha256="de86084462004b6580bba702a6e07c621489ca8d28d745d9cb8c740f8f4c7025",
+        spec_sha256="3b87868efc418810a2b6df728f5d5a779f0d81704e791e2644716bde61e896bc",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_silu.wave.yaml",
     ),
@@ -54,17 +54,12 @@ def linear_silu(a: Tensor, b: Tensor, bias: Tensor, *, out: Tensor | None = None
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and a.__class__ in PLAIN_TYPES
-        and b.__class__ in PLAIN_TYPES
-        and bias.__class__ in PLAIN_TYPES
-    ):
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(a, b, bias).direct.new(a, b, bias)
+            made = _DIRECT.new(a, b, bias)
             if made is not None:
                 return made
-        elif _member(a, b, bias).direct.write(a, b, bias, out):
+        elif _DIRECT.write(a, b, bias, out):
             return out
     inputs = (a, b, bias)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
@@ -94,6 +89,9 @@ def _member(a: Tensor, b: Tensor, bias: Tensor) -> KernelSet:
             ("the dtype of 'b'", b.dtype),
             ("the dtype of 'bias'", bias.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=3)
 
 
 def _new(a: Tensor, b: Tensor, bias: Tensor) -> Tensor:
@@ -149,13 +147,13 @@ def _linear_silu_out_fake(a: Tensor, b: Tensor, bias: Tensor, out: Tensor) -> No
 
 
 _linear_silu_op = define_operator(
-    "wavespec_43703d9f::linear_silu",
+    "wavespec_a609951b::linear_silu",
     "(Tensor a, Tensor b, Tensor bias) -> Tensor",
     _new,
     _linear_silu_fake,
 )
 _linear_silu_out_op = define_operator(
-    "wavespec_43703d9f::linear_silu_out",
+    "wavespec_a609951b::linear_silu_out",
     "(Tensor a, Tensor b, Tensor bias, Tensor(a!) out) -> ()",
     _write,
     _linear_silu_out_fake,

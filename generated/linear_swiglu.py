@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["linear_swiglu", "linear_swiglu_raw"]
 
@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "linear_swiglu",
         _FOLDER / ".",
-        spec_sha256="86d9b87a212b565380f06063580f1a11c1fad6527456e76e51467c947bbb4e5b",
+        spec_sha256="55406e9f0e0dbdf51677bad82c3201424d2699d70e3f1bc12a2021e315d46981",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_swiglu.wave.yaml",
     ),
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "linear_swiglu_f16",
         _FOLDER / "f16",
-        spec_sha256="f0580948b7cc02c2cd1cbcfb583b20b33b38c531f8adb8832025781f8e122d69",
+        spec_sha256="958b4d37fa52c346c5e624d1530beb2a8e2d13f4c0b324c5097c08a1900447d6",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_swiglu.wave.yaml",
     ),
@@ -54,17 +54,12 @@ def linear_swiglu(x: Tensor, a: Tensor, b: Tensor, *, out: Tensor | None = None)
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and x.__class__ in PLAIN_TYPES
-        and a.__class__ in PLAIN_TYPES
-        and b.__class__ in PLAIN_TYPES
-    ):
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x, a, b).direct.new(x, a, b)
+            made = _DIRECT.new(x, a, b)
             if made is not None:
                 return made
-        elif _member(x, a, b).direct.write(x, a, b, out):
+        elif _DIRECT.write(x, a, b, out):
             return out
     inputs = (x, a, b)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
@@ -94,6 +89,9 @@ def _member(x: Tensor, a: Tensor, b: Tensor) -> KernelSet:
             ("the dtype of 'a'", a.dtype),
             ("the dtype of 'b'", b.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=3)
 
 
 def _new(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -157,13 +155,13 @@ def _linear_swiglu_out_fake(x: Tensor, a: Tensor, b: Tensor, out: Tensor) -> Non
 
 
 _linear_swiglu_op = define_operator(
-    "wavespec_f4245f74::linear_swiglu",
+    "wavespec_bfe9dde1::linear_swiglu",
     "(Tensor x, Tensor a, Tensor b) -> Tensor",
     _new,
     _linear_swiglu_fake,
 )
 _linear_swiglu_out_op = define_operator(
-    "wavespec_f4245f74::linear_swiglu_out",
+    "wavespec_bfe9dde1::linear_swiglu_out",
     "(Tensor x, Tensor a, Tensor b, Tensor(a!) out) -> ()",
     _write,
     _linear_swiglu_out_fake,

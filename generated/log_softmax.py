@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["log_softmax", "log_softmax_raw"]
 
@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "log_softmax",
         _FOLDER / ".",
-        spec_sha256="6fc517174d7dd2ae5ce47c615955934c17cf9f2504512c9d64345d4098e54f48",
+        spec_sha256="525612ee76a808eed8663c44104bf3e8e63afcef35666dc46b50025ddd23b486",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/log_softmax.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "log_softmax_f16",
         _FOLDER / "f16",
-        spec_sha256="3fcf52b9d03f4e19d37dc329eef702c2d306ca9f5d563af1d6ef12ff5613e414",
+        spec_sha256="67a83af4df31ad660f44fc88ee5a378d23bcd08d8b717bf167d6ff7f441140b1",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/log_softmax.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "log_softmax_bf16",
         _FOLDER / "bf16",
-        spec_sha256="6d1598fa94f3e0de48a741d8782e6e9024617dcfa34374c7773f74c2f75c774c",
+        spec_sha256="c90fd8a385f8a361c9b7065fa8031487d23a85baa6b4a053f17fdbe29b2975b6",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/log_softmax.wave.yaml",
     ),
@@ -58,12 +58,12 @@ def log_softmax(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x).direct.new(x)
+            made = _DIRECT.new(x)
             if made is not None:
                 return made
-        elif _member(x).direct.write(x, out):
+        elif _DIRECT.write(x, out):
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("log_softmax", x=x)
@@ -86,6 +86,9 @@ def _member(x: Tensor) -> KernelSet:
         raise no_tensor("log_softmax", x=x) from None
     except KeyError:
         raise no_member("log_softmax", _MEMBERS, ("the dtype of 'x'", x.dtype)) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=1)
 
 
 def _new(x: Tensor) -> Tensor:
@@ -127,13 +130,13 @@ def _log_softmax_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _log_softmax_op = define_operator(
-    "wavespec_09cb306b::log_softmax",
+    "wavespec_b4cb7210::log_softmax",
     "(Tensor x) -> Tensor",
     _new,
     _log_softmax_fake,
 )
 _log_softmax_out_op = define_operator(
-    "wavespec_09cb306b::log_softmax_out",
+    "wavespec_b4cb7210::log_softmax_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _log_softmax_out_fake,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["matmul", "matmul_raw"]
 
@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "matmul_bf16",
         _FOLDER / "bf16",
-        spec_sha256="30f8300a5b5ed5e2f945d5843ee83a84da81e0b8f2d21236d8f4d1fd8aa8cbf6",
+        spec_sha256="4e7ebcf059200fa352b0ff649f19cb3a14fd8491e63d018b38d75611b6195eae",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "matmul_f16",
         _FOLDER / "f16",
-        spec_sha256="c7d263aa265b96ec0b68a37d8d0f5db3e3b862b26e6972b542ce70c9c0fc4833",
+        spec_sha256="8dce083ae705e4d38c3c17330d6a17a2bbd7490911d8f6e29779b43520d1fa0c",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul.wave.yaml",
     ),
@@ -52,12 +52,12 @@ def matmul(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and a.__class__ in PLAIN_TYPES and b.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(a, b).direct.new(a, b)
+            made = _DIRECT.new(a, b)
             if made is not None:
                 return made
-        elif _member(a, b).direct.write(a, b, out):
+        elif _DIRECT.write(a, b, out):
             return out
     if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False)):
         raise no_backward("matmul", a=a, b=b)
@@ -85,6 +85,9 @@ def _member(a: Tensor, b: Tensor) -> KernelSet:
             ("the dtype of 'a'", a.dtype),
             ("the dtype of 'b'", b.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=2)
 
 
 def _new(a: Tensor, b: Tensor) -> Tensor:
@@ -124,13 +127,13 @@ def _matmul_out_fake(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 _matmul_op = define_operator(
-    "wavespec_a593ec69::matmul",
+    "wavespec_e49c39dd::matmul",
     "(Tensor a, Tensor b) -> Tensor",
     _new,
     _matmul_fake,
 )
 _matmul_out_op = define_operator(
-    "wavespec_a593ec69::matmul_out",
+    "wavespec_e49c39dd::matmul_out",
     "(Tensor a, Tensor b, Tensor(a!) out) -> ()",
     _write,
     _matmul_out_fake,

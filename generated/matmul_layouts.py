@@ -78,11 +78,12 @@ def matmul_layouts(
         ArtifactError: nothing was built for the device.
     """
     if not is_dynamo_compiling() and a.__class__ in PLAIN_TYPES:
+        kernels = _member(a, b, layout)
         if out is None:
-            made = _member(a, b, layout).direct.new(a, b)
+            made = kernels.direct.new(a, b)
             if made is not None:
                 return made
-        elif _member(a, b, layout).direct.write(a, b, out):
+        elif kernels.direct.write(a, b, out):
             return out
     if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False)):
         raise no_backward("matmul_layouts", a=a, b=b)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["qk_norm_rope", "qk_norm_rope_raw"]
 
@@ -69,18 +69,12 @@ def qk_norm_rope(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, *, out: Te
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and x.__class__ in PLAIN_TYPES
-        and weight.__class__ in PLAIN_TYPES
-        and cos.__class__ in PLAIN_TYPES
-        and sin.__class__ in PLAIN_TYPES
-    ):
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x, weight, cos, sin).direct.new(x, weight, cos, sin)
+            made = _DIRECT.new(x, weight, cos, sin)
             if made is not None:
                 return made
-        elif _member(x, weight, cos, sin).direct.write(x, weight, cos, sin, out):
+        elif _DIRECT.write(x, weight, cos, sin, out):
             return out
     inputs = (x, weight, cos, sin)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
@@ -111,6 +105,9 @@ def _member(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor) -> KernelSet:
             ("the dtype of 'cos'", cos.dtype),
             ("the dtype of 'sin'", sin.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=4)
 
 
 def _new(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

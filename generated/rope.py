@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["rope", "rope_raw"]
 
@@ -66,17 +66,12 @@ def rope(x: Tensor, cos: Tensor, sin: Tensor, *, out: Tensor | None = None) -> T
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if (
-        not is_dynamo_compiling()
-        and x.__class__ in PLAIN_TYPES
-        and cos.__class__ in PLAIN_TYPES
-        and sin.__class__ in PLAIN_TYPES
-    ):
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x, cos, sin).direct.new(x, cos, sin)
+            made = _DIRECT.new(x, cos, sin)
             if made is not None:
                 return made
-        elif _member(x, cos, sin).direct.write(x, cos, sin, out):
+        elif _DIRECT.write(x, cos, sin, out):
             return out
     inputs = (x, cos, sin)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
@@ -106,6 +101,9 @@ def _member(x: Tensor, cos: Tensor, sin: Tensor) -> KernelSet:
             ("the dtype of 'cos'", cos.dtype),
             ("the dtype of 'sin'", sin.dtype),
         ) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=3)
 
 
 def _new(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

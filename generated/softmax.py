@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["softmax", "softmax_raw"]
 
@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "softmax",
         _FOLDER / ".",
-        spec_sha256="2e010d73a5214fabffc3ac29ac7fcf26608d059c1a09bb3114c9d9c0a0579147",
+        spec_sha256="337ac85485dba14ec150e1818c3f6e8e789f1dd0c56e86cf6de2defef04cf48b",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/softmax.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "softmax_f16",
         _FOLDER / "f16",
-        spec_sha256="43577f5cb33af8925c24c9629d89872a3145ecc13b4a6cdcde2ddf12f66d104d",
+        spec_sha256="9a73d647fa9fe2897908b14a6399de79239860d7dee5995dd468bb7e25e5c46d",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/softmax.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "softmax_bf16",
         _FOLDER / "bf16",
-        spec_sha256="e6952b483761798364e9350f8b3ff15ee796ad89b107c989cf28cf8f0bd592c5",
+        spec_sha256="4f967b6504cf52491f70d59e83d79c398f61c3c5cd3f2eb2d1d0e51484396471",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/softmax.wave.yaml",
     ),
@@ -58,12 +58,12 @@ def softmax(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x).direct.new(x)
+            made = _DIRECT.new(x)
             if made is not None:
                 return made
-        elif _member(x).direct.write(x, out):
+        elif _DIRECT.write(x, out):
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("softmax", x=x)
@@ -86,6 +86,9 @@ def _member(x: Tensor) -> KernelSet:
         raise no_tensor("softmax", x=x) from None
     except KeyError:
         raise no_member("softmax", _MEMBERS, ("the dtype of 'x'", x.dtype)) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=1)
 
 
 def _new(x: Tensor) -> Tensor:
@@ -127,13 +130,13 @@ def _softmax_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _softmax_op = define_operator(
-    "wavespec_710b7c86::softmax",
+    "wavespec_16d0ef64::softmax",
     "(Tensor x) -> Tensor",
     _new,
     _softmax_fake,
 )
 _softmax_out_op = define_operator(
-    "wavespec_710b7c86::softmax_out",
+    "wavespec_16d0ef64::softmax_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _softmax_out_fake,

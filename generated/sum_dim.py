@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["sum_dim", "sum_dim_raw"]
 
@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "sum_dim",
         _FOLDER / ".",
-        spec_sha256="7c0ab3cd6ef4885064ed27b8d3a5d77de209f319884d5c84472eb82091ae387b",
+        spec_sha256="6627332c1e88eb8702bb547b2af9d9cd91a8e9a8275fa2fbeca480ac7d4d9818",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/sum_dim.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "sum_dim_f16",
         _FOLDER / "f16",
-        spec_sha256="84d9cbb9865b7e1c88d308749d970b5816cf9b72597f890e4231ad0b006756f8",
+        spec_sha256="b6e959bcc387c154a3f148053b41925d2471fb2e995a539df3adae12288eaac7",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/sum_dim.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "sum_dim_bf16",
         _FOLDER / "bf16",
-        spec_sha256="1dbd5295c1af1cc31d086a6292f403f13d53711df809b78565cfca91c0b65009",
+        spec_sha256="c32a39f7798b1770a09f4b4065dcd7ea60b935c6e55bda5e3e2a13a655aa2036",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/sum_dim.wave.yaml",
     ),
@@ -59,12 +59,12 @@ def sum_dim(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x).direct.new(x)
+            made = _DIRECT.new(x)
             if made is not None:
                 return made
-        elif _member(x).direct.write(x, out):
+        elif _DIRECT.write(x, out):
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("sum_dim", x=x)
@@ -87,6 +87,9 @@ def _member(x: Tensor) -> KernelSet:
         raise no_tensor("sum_dim", x=x) from None
     except KeyError:
         raise no_member("sum_dim", _MEMBERS, ("the dtype of 'x'", x.dtype)) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=1)
 
 
 def _new(x: Tensor) -> Tensor:
@@ -128,13 +131,13 @@ def _sum_dim_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _sum_dim_op = define_operator(
-    "wavespec_34b9c75b::sum_dim",
+    "wavespec_8ccf4d6f::sum_dim",
     "(Tensor x) -> Tensor",
     _new,
     _sum_dim_fake,
 )
 _sum_dim_out_op = define_operator(
-    "wavespec_34b9c75b::sum_dim_out",
+    "wavespec_8ccf4d6f::sum_dim_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _sum_dim_out_fake,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["topk", "topk_raw"]
 
@@ -62,12 +62,12 @@ def topk(x: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and x.__class__ in PLAIN_TYPES:
+    if not is_dynamo_compiling():
         if out is None:
-            made = _member(x).direct.new(x)
+            made = _DIRECT.new(x)
             if made is not None:
                 return made
-        elif _member(x).direct.write(x, *out):
+        elif _DIRECT.write(x, *out):
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("topk", x=x)
@@ -90,6 +90,9 @@ def _member(x: Tensor) -> KernelSet:
         raise no_tensor("topk", x=x) from None
     except KeyError:
         raise no_member("topk", _MEMBERS, ("the dtype of 'x'", x.dtype)) from None
+
+
+_DIRECT = DirectCalls(_member, inputs=1)
 
 
 def _new(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -165,7 +165,7 @@ class ThreadBuilder:
         """``operands``: the value, and what is expected there; ``old``: what the result is called, if there is one."""
         vector = operands[0].vector
         results = (self.value(old, vector.dtype, vector.elements),) if old else ()
-        said = {"ordered": True} if ordered else {}
+        said: dict[str, Any] = {"ordered": True} if ordered else {}
         self.add("atomic", operands, results, function=function, memory=memory, offset=offset, mask=mask, **said)
         return results[0] if results else None
 
