@@ -98,12 +98,14 @@ class BadName(WavespecError, code="bad-name"):
 
 
 class MissingName(WavespecError, code="missing-name"):
-    """`inner`: the op that is written below the word, as if that were a name."""
+    """`inner`: the op that is written below the word, as if that were a name; `formula`: an expression that is."""
 
-    def __init__(self, where: Where, word: str, inner: str = "") -> None:
-        if inner:
-            message = f"{quote(word)} is an op, and no name of the value that {quote(inner)} makes."
-            hint = f"Call the value something else: '- {word}_: {{{inner}: ...}}'."
+    def __init__(self, where: Where, word: str, inner: str = "", formula: str = "") -> None:
+        if inner or formula:
+            made = f"that {quote(inner)} makes" if inner else f"of {quote(formula)}"
+            message = f"{quote(word)} is an op, and no name of the value {made}."
+            below = f"{{{inner}: ...}}" if inner else formula
+            hint = f"Call the value something else: '- {word}_: {below}'."
         else:
             message, hint = f"{quote(word)} makes a value, which needs a name.", f"Write '- name: {{{word}: ...}}'."
         super().__init__(where, message, hints=[hint])

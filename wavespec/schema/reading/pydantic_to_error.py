@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.language.base import SpecModel, Worded
 from wavespec.schema.language.errors import BadName, MissingField, OutOfRange, UnknownField, UnknownValue, WrongType
 
 _TYPES = {
@@ -68,3 +69,33 @@ def describe(value: object) -> str:
     if isinstance(value, int | float):
         return f"the number {value}"
     return f"the text {quote(value)}" if isinstance(value, str) else "a list or a mapping"
+
+
+_OWNERS = {
+    "KernelSpec": "A kernel",
+    "Dim": "A dim",
+    "Tensor": "A tensor",
+    "Scalar": "A scalar",
+    "Values": "'values'",
+    "TensorOverride": "A tensor of a target",
+    "TargetOverride": "A target",
+    "Case": "A case",
+    "FamilySpec": "A family",
+    "TunedSpec": "A tuned file",
+    "TunedCase": "A tuned case",
+    "Measured": "'measured'",
+    "Timing": "A timing",
+    "HardwareSettings": "'hardware'",
+    "Schedule": "'schedule'",
+    "LoopSchedule": "A loop of 'schedule'",
+    "WaveSchedule": "'waves' of 'schedule'",
+    "WaveRegisters": "'registers' of 'waves'",
+    "WorkgroupSchedule": "'workgroups' of 'schedule'",
+}
+
+
+def owner_of(model: type[SpecModel]) -> str:
+    """What a message calls the part of a file that a model is."""
+    if issubclass(model, Worded):
+        return f"'{model.word}'"
+    return _OWNERS[model.__name__]

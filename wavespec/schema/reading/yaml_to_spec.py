@@ -40,7 +40,7 @@ from wavespec.schema.language.names import name_problem
 from wavespec.schema.language.scalars import parse_default
 from wavespec.schema.ops import Formula, Op, ValueOp
 from wavespec.schema.reading.field_kinds import Kind, field_kinds, is_built_of_parts
-from wavespec.schema.reading.pydantic_to_error import describe, pydantic_to_error
+from wavespec.schema.reading.pydantic_to_error import describe, owner_of, pydantic_to_error
 from wavespec.schema.reading.tuned import TunedSpec
 from wavespec.schema.reading.yaml_source import DuplicateKey, Entry, MappingNode, Node, ScalarNode, SequenceNode
 from wavespec.targets.names import TARGETS
@@ -126,14 +126,14 @@ class _Reader:
             self.errors.append(WrongType(root.span, "tuned settings (a mapping)", _found(root)))
             return None
         fields, positions = self._fields(root, TunedSpec)
-        return self._build(TunedSpec, fields, positions, _owner(TunedSpec))
+        return self._build(TunedSpec, fields, positions, owner_of(TunedSpec))
 
     def family(self, root: Node) -> FamilySpec | None:
         if not isinstance(root, MappingNode):
             self.errors.append(WrongType(root.span, "a family (a mapping)", _found(root)))
             return None
         fields, positions = self._fields(root, FamilySpec)
-        return self._build(FamilySpec, fields, positions, _owner(FamilySpec))
+        return self._build(FamilySpec, fields, positions, owner_of(FamilySpec))
 
     def _fields(
         self, node: MappingNode, model: type[SpecModel], skip: str = ""
@@ -148,7 +148,7 @@ class _Reader:
             name: str | None = entry.key
             is_spelt, found = name in allowed, len(self.errors) + 1
             if not is_spelt:
-                self.errors.append(UnknownField(entry.key_span, entry.key, allowed, _owner(model)))
+                self.errors.append(UnknownField(entry.key_span, entry.key, allowed, owner_of(model)))
                 # Read on as if it were spelt right, so that nothing is called missing for it.
                 name = nearest(entry.key, allowed)
                 if name is None or node.get(name) is not None:
@@ -188,10 +188,10 @@ class _Reader:
     def _model(self, node: Node, model: type[SpecModel], outer: _Positions, path: Path) -> object:
         if not isinstance(node, MappingNode):
             value = node.value if isinstance(node, ScalarNode) else ()
-            return self._wrong(no_fields(node.span, _owner(model), _found(node), value))
+            return self._wrong(no_fields(node.span, owner_of(model), _found(node), value))
         fields, positions = self._fields(node, model)
         positions[()] = outer.get(path, Position(node.span))
-        return self._build(model, fields, positions, _owner(model)) or _BROKEN
+        return self._build(model, fields, positions, owner_of(model)) or _BROKEN
 
     def _list(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
         assert kind.item is not None
@@ -293,7 +293,9 @@ class _Reader:
             written = next(entry for entry in node.entries if entry.key == word)
             below = written.value.entries if isinstance(written.value, MappingNode) else ()
             inner = next((entry.key for entry in below if entry.key in by_word), "")
-            return self._wrong(MissingName(written.key_span, word, inner))
+            text = written.value.value if isinstance(written.value, ScalarNode) else ""
+            formula = text if isinstance(text, str) and not text.isidentifier() else ""
+            return self._wrong(MissingName(written.key_span, word, inner, formula))
         return self._words(node, model, None, None)
 
     def _named_op(self, node: MappingNode, by_word: dict[str, type[Worded]]) -> object:
@@ -419,32 +421,3 @@ def _found(node: Node) -> str:
     if isinstance(node, SequenceNode):
         return "a list"
     return describe(node.value)
-
-
-_OWNERS = {
-    "KernelSpec": "A kernel",
-    "Dim": "A dim",
-    "Tensor": "A tensor",
-    "Scalar": "A scalar",
-    "Values": "'values'",
-    "TensorOverride": "A tensor of a target",
-    "TargetOverride": "A target",
-    "Case": "A case",
-    "FamilySpec": "A family",
-    "TunedSpec": "A tuned file",
-    "TunedCase": "A tuned case",
-    "Measured": "'measured'",
-    "Timing": "A timing",
-    "HardwareSettings": "'hardware'",
-    "Schedule": "'schedule'",
-    "LoopSchedule": "A loop of 'schedule'",
-    "WaveSchedule": "'waves' of 'schedule'",
-    "WaveRegisters": "'registers' of 'waves'",
-    "WorkgroupSchedule": "'workgroups' of 'schedule'",
-}
-
-
-def _owner(model: type[SpecModel]) -> str:
-    if issubclass(model, Worded):
-        return f"'{model.word}'"
-    return _OWNERS[model.__name__]
