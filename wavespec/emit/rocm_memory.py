@@ -55,6 +55,8 @@ class RocmMemory(Emitter):
         self.starts: dict[str, str] = {}
         self.rows: dict[str, int] = {}
         """How far from where their loops are the lanes reach in a tensor, those beyond its end included."""
+        self.from_start = set[str]()
+        """Tensors that workgroups reach from their first element on, as nobody knows how far in front of a tile."""
 
     def begin(self) -> None:
         zero = self.text.constant(0, "index")
@@ -76,8 +78,9 @@ class RocmMemory(Emitter):
     def end(self) -> None:
         """The rows of a tensor that a workgroup reaches from its base fit a descriptor, and so do those that lanes reach
         beyond its end: offsets of both together are below 2³²."""
-        tiles = {split.dim: split.tile for split in self.kernel.distribution.workgroup}
+        shared_out = {split.dim: split.tile for split in self.kernel.distribution.workgroup}
         for memory in self.function.tensors():
+            tiles = {} if memory.mapped or memory.name in self.from_start else shared_out
             if memory.is_strided:
                 self._assume(memory, self._reached(memory, tiles) * memory.dtype.bytes)
                 continue
@@ -86,7 +89,7 @@ class RocmMemory(Emitter):
                 if number:
                     row = row * extent
                 else:
-                    first = const(tiles[dim]) if dim in tiles and not memory.mapped else extent
+                    first = const(tiles[dim]) if dim in tiles else extent
             beyond = const(self.rows.get(memory.name, 1))
             for reached in (first * row, *(() if at_most(beyond, maximum(first, 1)) else (beyond * row,))):
                 self._assume(memory, reached)
@@ -97,7 +100,7 @@ class RocmMemory(Emitter):
         assert memory.start is not None
         reached = memory.start
         for dim, extent, stride in zip(memory.dims, memory.shape, memory.strides, strict=True):
-            reached = reached + (const(tiles[dim]) if dim in tiles and not memory.mapped else extent) * stride
+            reached = reached + (const(tiles[dim]) if dim in tiles else extent) * stride
         return reached
 
     def _assume(self, memory: Memory, reached: Expr) -> None:
@@ -259,8 +262,11 @@ class RocmMemory(Emitter):
         if any(one.low is None or one.low < 0 for one in (lane, moving)):
             lane, moving = lane + moving, const(0)
             varying = self.symbols.varying | (lane.symbols - self.symbols.outside)
-            if not base.is_const and (least := lower_bound(lane, varying)) is not None:  # below the base are elements
-                lane, base = lane - least, base + least
+            if not base.is_const:  # below the base are elements
+                least = lower_bound(lane, varying)
+                if least is None:
+                    self.from_start.add(memory.name)
+                lane, base = (lane + base, const(0)) if least is None else (lane - least, base + least)
         return (
             self.indices.once(memory.name, base, lambda depth: self._descriptor(memory, base, depth)),
             self.indices.narrow(lane * memory.dtype.bytes),
