@@ -266,7 +266,8 @@ class RocmMemory(Emitter):
                 least = lower_bound(lane, varying)
                 if least is None:
                     self.from_start.add(memory.name)
-                lane, base = (lane + base, const(0)) if least is None else (lane - least, base + least)
+                    least = const(0) - base
+                lane, base = lane - least, base + least
         return (
             self.indices.once(memory.name, base, lambda depth: self._descriptor(memory, base, depth)),
             self.indices.narrow(lane * memory.dtype.bytes),

@@ -42,8 +42,6 @@ _is_capturing: Callable[[], bool] = (
 # CUlaunchConfig of cuda.h: grid, workgroup, shared memory; then the stream, and no attributes, up to 64 bytes.
 _CONFIG: Final = "7I4xQ24x"
 _CONFIG_BYTES: Final = struct.calcsize(f"={_CONFIG}")
-
-
 _SPARE_BYTES: Final = 1 << 18  # for some 500 launches whose last round is shared
 
 
