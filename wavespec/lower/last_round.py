@@ -9,9 +9,9 @@ from __future__ import annotations
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel
 from wavespec.lower.tile_walk import MOST_TILES, product
+from wavespec.ops.shared_sum import MOST_PARTS
 from wavespec.targets.machine import Machine
 
-MOST_PARTS = 16
 _SOME = 3
 PART = symbol("part", 0, MOST_PARTS - 1)
 """Which part of the steps of its tile a workgroup has."""

@@ -13,6 +13,8 @@ from wavespec.ops.contexts import ThreadContext
 
 _COUNT = DTYPES["i32"]
 _ACCESS_BYTES = 16
+MOST_PARTS = 16
+"""Workgroups that share out the steps of a tile."""
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
@@ -59,10 +61,7 @@ def _lay_down(op: Op, sums: Sequence[Value], context: ThreadContext, build: Thre
     counting.store(seen, told.name, const(0))
     build.add("if", (), (), Region((), tuple(counting.ops), ()), mask=((first, const(1)),))
     build.add("barrier", (), (), first=const(0), waves=kernel.wave_count)
-    number, found = (
-        build.load(told.name, _COUNT, 1, const(0), hint="seen"),
-        _symbol(context, "arrived", op["parts"].high),
-    )
+    number, found = build.load(told.name, _COUNT, 1, const(0), hint="seen"), _symbol(context, "arrived", MOST_PARTS)
     build.add("bind", (number,), (), symbol=found.args[0])
     return found
 
@@ -76,7 +75,7 @@ def _joined(
     reset = inside.nested()
     reset.atomic("exchange", (reset.constant(0, _COUNT, 1),), op["counter"], op["tile"])
     inside.add("if", (), (), Region((), tuple(reset.ops), ()), mask=((first, const(1)),))
-    part, memory, step = _symbol(context, "part_of_sum", op["parts"].high), kernel.memory(op["memory"]), inside.nested()
+    part, memory, step = _symbol(context, "part_of_sum", MOST_PARTS), kernel.memory(op["memory"]), inside.nested()
     totals, loaded = _like(build, sums), dict[str, list[Value]]()
     for place, value, _, width in _accesses(op, totals, context, part):
         found = step.load(memory.name, memory.dtype, width, place, hint=value.name)
