@@ -93,7 +93,9 @@ class CpuLanes(LaneOperations):
 
         rows = [reduce(join, parts[at : at + each]) for at in range(0, len(parts), each)]
         name = rows_joined(self.text, rows, width, mlir_type(dtype), join)
-        self.values[op.result.name] = resized(self.text, (Part(name, width),), dtype, [count, width - count] if count < width else [width])[:1]
+        self.values[op.result.name] = resized(
+            self.text, (Part(name, width),), dtype, [count, width - count] if count < width else [width]
+        )[:1]
 
     def transposed(self, value: Value, rows: int, columns: int, unit: int) -> Parts:
         if rows != columns:

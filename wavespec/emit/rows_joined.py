@@ -8,9 +8,7 @@ from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.transpose import LANE_BYTES, halves_of_lanes
 
 
-def rows_joined(
-    text: MlirText, rows: Sequence[str], width: int, element: str, join: Callable[[str, str], str]
-) -> str:
+def rows_joined(text: MlirText, rows: Sequence[str], width: int, element: str, join: Callable[[str, str], str]) -> str:
     """The elements of each of a power of two of vectors joined, in their order from the first element on.
 
     Each stage halves what there is of each row, and the vectors: inside of 16 bytes neighbours are side by side, then

@@ -53,7 +53,10 @@ class _Together:
             elif run[0].is_(ELEMENTWISE, CAST):
                 made += self._computed(run)
             else:
-                made += (replace(op, region=replace(op.region, ops=self.block(op.region.ops))) if op.region else op for op in run)
+                made += (
+                    replace(op, region=replace(op.region, ops=self.block(op.region.ops))) if op.region else op
+                    for op in run
+                )
         return tuple(made)
 
     def _reduced(self, run: Sequence[Op]) -> Iterator[Op]:
