@@ -41,10 +41,7 @@ def rows_again(copy: Op, kernel: Kernel, shared: Memory) -> str:
 
 def parts_of_rows(height: int) -> int:
     """Into how many boxes the rows of a tile go, one of which is copied where not all of its rows are beyond."""
-    parts = 1
-    while height // parts > _ROWS and height % (2 * parts * _GROUP) == 0:
-        parts *= 2
-    return parts
+    return 2 if height > _ROWS and height % (2 * _GROUP) == 0 else 1
 
 
 def _has(op: Op, dim: str) -> bool:
