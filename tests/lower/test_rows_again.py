@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 import pytest
 
@@ -18,7 +17,9 @@ def test_a_tile_of_many_rows_is_copied_by_several_boxes() -> None:
     assert "again" not in columns, "one box of 64 columns begins with one that is there"
 
 
-@pytest.mark.parametrize(("height", "parts"), [(64, 1), (80, 2), (128, 2), (144, 2), (176, 2), (208, 2), (256, 2), (72, 1)])
+@pytest.mark.parametrize(
+    ("height", "parts"), [(64, 1), (80, 2), (128, 2), (144, 2), (176, 2), (208, 2), (256, 2), (72, 1)]
+)
 def test_boxes_have_all_rows_of_a_swizzle(height: int, parts: int) -> None:
     assert parts_of_rows(height) == parts and height // parts % 8 == 0
 

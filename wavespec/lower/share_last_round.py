@@ -10,8 +10,8 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
-from wavespec.ir.tile_ops import ITERATE
 from wavespec.ir.rewriting import substituted
+from wavespec.ir.tile_ops import ITERATE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.last_round import PART, PARTS, SHARED_TILE, pieces
 from wavespec.lower.split_k import is_sum, values_of_zero
@@ -30,9 +30,9 @@ class ShareLastRound(Pass):
     """Give each of several workgroups a part of the steps of a tile of the last round.
 
     Before: a workgroup takes all steps of the loop over its tile.
-    After:  it takes those of its ``part`` of so many ``parts``, which `WalkGrid` says.  Behind the loop ``shared_sum``
-            adds up what they have, in memory of the launch, in the one that is there last; what follows is in a branch
-            that this one alone takes.
+    After:  it takes those of its ``part`` of so many ``parts``, which `WalkGrid` says, counted from 0.  Behind the loop
+            ``shared_sum`` adds up what they have, in memory of the launch, in the one that is there last; what follows
+            is in a branch that this one alone takes.
     Errors: ``last-round-not-possible`` at the schedule's workgroups.
     """
 

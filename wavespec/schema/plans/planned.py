@@ -179,8 +179,8 @@ class _Plan:
             return
         yield from whole_accesses(spec, roles.operands if entry["aligned"] == "operands" else spec.tensors)
         if entry["aligned"] == "staged":  # rows of scales have sizes that others decide
-            last = {name: roles.written[name][-1] if name in roles.written else spec.tensors[name].shape[-1] for name in roles.operands}
-            widest = {(dim, DTYPES[spec.tensors[name].dtype].bits) for name, dim in last.items()}
+            shapes = {name: roles.written.get(name, spec.tensors[name].shape) for name in roles.operands}
+            widest = {(shape[-1], DTYPES[spec.tensors[name].dtype].bits) for name, shape in shapes.items()}
             for dim, bits in sorted(widest):
                 yield parse_expression(f"{dim} % {WIDEST_BITS // max(8, bits)} == 0")
         if entry["aligned"] == "boxes":  # a step is a part of one pixel
