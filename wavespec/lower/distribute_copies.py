@@ -52,9 +52,10 @@ class DistributeCopies(Pass):
                as it takes for remainders of a mapping by numbers to come again, columns outermost if those are divided;
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
                and that no workgroup finds empty: ``boxes``, each (start, extent) per dim, and an origin along each dim
-               of the tensor; ``again``, the dim whose first elements a box copies that would have none of the tensor.  A mapping, of what is loaded too (``through``), may move a tile, and leave out its last
-               rows: the first ``valid`` are read.  One that counts over dims, or has windows move over them, stays,
-               and the boxes are in terms of the tile's dims.
+               of the tensor; ``again``, the dim whose first elements a box copies that would have none of the tensor.
+               A mapping, of what is loaded too (``through``), may move a tile, and leave out its last rows: the first
+               ``valid`` are read.  One that counts over dims, or has windows move over them, stays, and the boxes are
+               in terms of the tile's dims.
     """
 
     name: ClassVar[str] = "distribute-copies"
