@@ -82,6 +82,7 @@ def test_scales_that_lanes_read_from_a_tensor_are_asked_for_in_front_of_the_prod
     """Asked for beside products of the step before, they came 8 to 12 % later."""
     spec = WEIGHTS.spec
     case = spec.targets["sm_90"].cases[-1]
+    assert case.schedule
     plain = case.schedule.model_copy(update={"materialize": {}, "workgroups": None})
     case = case.model_copy(update={"tensors": {"w": case.tensors["w"]}, "schedule": plain})
     override = spec.targets["sm_90"].model_copy(update={"cases": (case,)})
