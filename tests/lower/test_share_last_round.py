@@ -15,6 +15,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Op, rewrite
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
+from wavespec.ir.thread_ops import FOR
 from wavespec.pipeline import emit
 from wavespec.sim.interleaving import Order
 from wavespec.targets.machine import Machine
@@ -42,7 +43,8 @@ def parts_of(tiles: int, processors: int, most: int = MOST) -> int:
 def test_a_workgroup_takes_its_part_of_the_steps() -> None:
     kernel = shared_gemm().lowered(NVIDIA, "share-last-round")
     loop, branch = lines(kernel, "iterate")
-    assert "lower = [min(K, (part*((parts + (K + 63)//64 - 1)//parts))*64)]" in loop
+    assert "extent = [min(max(K - (part*((parts + (K + 63)//64 - 1)//parts))*64, 0)" in loop
+    assert "lower" not in loop, "steps of rings are counted from 0"
     assert "once = true" in branch and "is_last" in branch
     (sums,) = lines(kernel, "shared_sum")
     assert 'memory = "k_loop_acc.handed"' in sums and 'counter = "k_loop_acc.arrived"' in sums
@@ -51,6 +53,18 @@ def test_a_workgroup_takes_its_part_of_the_steps() -> None:
 def test_plan_is_printed_and_parsed() -> None:
     kernel = shared_gemm().lowered(NVIDIA, "assign-tiles")
     assert "last_round 8" in print_kernel(kernel) and parse_kernel(print_kernel(kernel)) == kernel
+
+
+def test_of_two_parts_the_last_one_reads_those_of_the_other() -> None:
+    """And as before all of them, part after part, where there are more: a sum of three has an order."""
+    kernel = shared_gemm().lowered(machine_of(5))
+    (loop,) = (op for op in kernel.walk() if op.is_(FOR) and op["induction"].startswith("part_of_sum"))
+    read = {
+        (parts, part): range(*(int(loop[end].evaluate({"parts": parts, "part": part})) for end in ("lower", "upper")))
+        for parts in (2, 3)
+        for part in range(parts)
+    }
+    assert read == {(2, 0): range(1, 2), (2, 1): range(1), **{(3, part): range(3) for part in range(3)}}
 
 
 @pytest.mark.parametrize(("processors", "most"), [(132, 8), (132, 2), (132, 3), (12, 8), (7, 4)])

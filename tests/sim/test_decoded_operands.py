@@ -15,7 +15,7 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_WEIGHTS = (1, 1, 1, 1, 9, 9, 20, 20, 30, 30, 40, 40, *[70] * 15, 9, 40, 70, 130)
+_WEIGHTS = (1, 1, 1, 1, 9, 9, 20, 20, 30, 30, 40, 40, *[70] * 15)
 ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS}
 """Of each case the fewest rows, or a few more, that it is for."""
 DECODING = [subject for subject in subjects("sm_90") if subject.name in ROWS]

@@ -8,12 +8,13 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import const, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
+from wavespec.ir.rewriting import substituted
 from wavespec.ir.tile_ops import ITERATE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.last_round import PART, PARTS, SHARED_TILE, pieces
-from wavespec.lower.split_k import is_sum, share_of_steps, values_of_zero
+from wavespec.lower.split_k import is_sum, values_of_zero
 from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
 from wavespec.targets.machine import Machine
 
@@ -29,9 +30,9 @@ class ShareLastRound(Pass):
     """Give each of several workgroups a part of the steps of a tile of the last round.
 
     Before: a workgroup takes all steps of the loop over its tile.
-    After:  it takes those of its ``part`` of so many ``parts``, which `WalkGrid` says.  Behind the loop ``shared_sum``
-            adds up what they have, in memory of the launch, in the one that is there last; what follows is in a branch
-            that this one alone takes.
+    After:  it takes those of its ``part`` of so many ``parts``, which `WalkGrid` says, counted from 0.  Behind the loop
+            ``shared_sum`` adds up what they have, in memory of the launch, in the one that is there last; what follows
+            is in a branch that this one alone takes.
     Errors: ``last-round-not-possible`` at the schedule's workgroups.
     """
 
@@ -44,7 +45,6 @@ class ShareLastRound(Pass):
             return kernel
         loop = _loop_to_share(kernel, machine)
         at, (sums,), fresh = kernel.body.index(loop), loop.results, fresh_names(kernel)
-        lower, upper = share_of_steps(loop, PART, PARTS)
         own = replace(sums, name=fresh(sums.name))
         is_last, taken = symbol(fresh("is_last"), 0, 1), symbol(fresh("taken_by_last"), 0, 1)
         elements = math.prod(sums.tile.extents)
@@ -75,12 +75,21 @@ class ShareLastRound(Pass):
         }
         body = (
             *kernel.body[:at],
-            replace(loop.with_(lower=lower, extent=upper), results=(own,)),
+            replace(_of_part(loop, kernel.symbol(loop["induction"])), results=(own,)),
             Op("shared_sum", (own,), (sums,), attribute_pairs(joined), span=loop.span),
             Op("iterate", (), (), attribute_pairs(branch), Region((), kernel.body[at + 1 :], ()), loop.span),
         )
         kernel = kernel.with_symbols(PART, PARTS, SHARED_TILE, is_last, taken)
         return replace(kernel, body=body, memories=(*kernel.memories, handed, arrived))
+
+
+def _of_part(loop: Op, induction: Expr) -> Op:
+    """The steps of a part, counted from 0: places in rings of staged tiles are those of a loop over the whole tile."""
+    extent, step = loop["extent"], loop["step"].value
+    share = ceildiv(ceildiv(extent, step), PARTS) * step
+    first = PART * share
+    moved = substituted(loop.with_(extent=const(0)), {induction.args[0]: induction + first})
+    return moved.with_(extent=minimum(share, maximum(extent - first, 0)))
 
 
 def _loop_to_share(kernel: Kernel, machine: Machine) -> Op:
