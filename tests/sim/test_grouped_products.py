@@ -24,8 +24,13 @@ from wavespec.sim.findings import SimulationReport
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
 
-FEW = replace(machines("sm_90")[0], processors=3, clusters={2: 2})
-"""Every workgroup walks over tiles of several groups."""
+
+def few(processors: int) -> Machine:
+    """A machine whose workgroups walk over tiles of several groups."""
+    return replace(machines("sm_90")[0], processors=processors, clusters={2: 2})
+
+
+FEW = few(3)
 TILES = {
     "two waves": {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "WAVE_M": 64, "WAVE_N": 64},
     "two tiles of a wave": {"BLOCK_M": 128, "BLOCK_N": 32, "BLOCK_K": 64, "WAVE_M": 128, "WAVE_N": 32},
@@ -45,7 +50,7 @@ N, K, ROWS_BEHIND = 72, 136, 3
 
 
 @cache
-def kernel(tile: str, machine: Machine = FEW) -> Kernel:
+def kernel(tile: str, processors: int = 3) -> Kernel:
     """Of the case for rows that boxes can copy, with small tiles."""
     (subject,) = (one for one in subjects("sm_90") if one.name == "grouped_gemm")
     spec: dict[str, Any] = yaml.safe_load(dump_yaml(subject.cases("sm_90")[-2].spec))
@@ -54,7 +59,7 @@ def kernel(tile: str, machine: Machine = FEW) -> Kernel:
     workgroups = {"group": 2, "persistent": True, "cluster": 2 if tile == "clusters" else 1}
     workgroups |= {"last_round": 8} if tile == "last round shared" else {}
     spec["schedule"] |= {"stages": 3, "waves": waves, "workgroups": workgroups}
-    return lower(loads(yaml.safe_dump(spec, sort_keys=False), "grouped_gemm.wave.yaml"), machine)
+    return lower(loads(yaml.safe_dump(spec, sort_keys=False), "grouped_gemm.wave.yaml"), few(processors))
 
 
 def run(lowered: Kernel, offsets: Sequence[int], machine: Machine = FEW) -> tuple[SimulationReport, np.ndarray]:
@@ -86,11 +91,12 @@ def test_each_row_is_multiplied_by_the_weights_of_its_group(tile: str, groups: s
 
 
 @pytest.mark.parametrize("groups", GROUPS)
-@pytest.mark.parametrize("processors", [3, 5, pytest.param(7, marks=pytest.mark.rare), pytest.param(9, marks=pytest.mark.rare)])
+@pytest.mark.parametrize(
+    "processors", [3, 5, pytest.param(7, marks=pytest.mark.rare), pytest.param(9, marks=pytest.mark.rare)]
+)
 def test_workgroups_share_out_the_last_round_of_all_groups(processors: int, groups: str) -> None:
     """Of 4 to 8 tiles: a round and one or two of 3 and 5; of 7 and 9 no round, or one and one tile."""
-    machine = replace(FEW, processors=processors)
-    report, right = run(kernel("last round shared", machine), GROUPS[groups], machine)
+    report, right = run(kernel("last round shared", processors), GROUPS[groups], few(processors))
     assert found(report, right) == set(), report.render()
 
 
