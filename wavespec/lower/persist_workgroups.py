@@ -46,7 +46,8 @@ class PersistWorkgroups(Pass):
             workgroups ask a counter for the next one: ``for round`` ends with ``take_number``, and goes on while there
             is a tile.  A cluster takes tiles that are neighbours along axis 0, the last of which may lie beyond the
             edge.  Where ``tiles_end`` says so, tiles come in parts: ``for part`` around, with the loads that say how
-            many tiles a part has, and rounds that go on from part to part.
+            many tiles a part has, and rounds that go on from part to part.  Where workgroups share out the last round
+            (``last_round``), they take pieces, whole tiles and then parts of tiles, and all of them are there.
     Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule; ``end-of-launch``, ``end-not-uniform`` at
             the constraint.
     """

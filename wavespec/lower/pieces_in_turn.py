@@ -1,4 +1,5 @@
-"""What is done for a tile goes in; loops come out in which workgroups that stay share out the steps of the last tiles."""
+"""What is done for a tile goes in; loops come out in which workgroups that stay share out the steps of the last round's
+tiles."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ class ShareLastRound(Pass):
     """Give each of several workgroups a part of the steps of a tile of the last round.
 
     Before: a workgroup takes all steps of the loop over its tile.
-    After:  it takes those of its ``part`` of so many ``parts``, which `WalkGrid` says.  Behind the loop ``shared_sum``
-            adds up what they have, in memory of the launch, in the one that is there last; what follows is in a branch
-            that this one alone takes.
+    After:  it takes those of its part of so many ``parts``, which `WalkGrid` says, or `PersistWorkgroups` where they
+            stay.  Behind the loop ``shared_sum`` adds up what they have, in memory of the launch, in the one that is
+            there last; what follows is in a branch that this one alone takes, but for what says where tiles end.
     Errors: ``last-round-not-possible`` at the schedule's workgroups.
     """
 
