@@ -51,17 +51,17 @@ class ShareLastRound(Pass):
         own = replace(sums, name=fresh(sums.name))
         is_last, taken = symbol(fresh("is_last"), 0, 1), symbol(fresh("taken_by_last"), 0, 1)
         elements = math.prod(sums.tile.extents)
+        inside, ends = _apart_from_ends(kernel.body[at + 1 :])
         last = LastRound(product(kernel.grid), machine.processors, plan.last_round)
         handed = Memory(
             f"{sums.name}.handed",
             sums.tile.dtype,
             ("piece", "element"),
-            (const(last.most_pieces) if plan.persistent else last.pieces, const(elements)),
+            (const(last.most_pieces) if ends else last.pieces, const(elements)),
             "handed",
             span=loop.span,
         )
         arrived = Memory(f"{sums.name}.arrived", DTYPES["i32"], ("tile",), (const(machine.processors),), "counter")
-        inside, ends = _apart_from_ends(kernel.body[at + 1 :])
         joined = {
             "memory": handed.name,
             "counter": arrived.name,
