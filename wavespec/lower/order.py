@@ -31,6 +31,7 @@ from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.pad_reads import PadReads
 from wavespec.lower.peel_edges import PeelEdges
+from wavespec.lower.peel_waves import PeelWaves
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
@@ -115,6 +116,7 @@ PASSES: tuple[Pass, ...] = (
     PipelineLoops(),
     SerializeWaves(),
     KeepApart(),
+    PeelWaves(),
     ReadInPlace(),
     FetchAhead(),
     DropChecks(),
