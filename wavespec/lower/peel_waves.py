@@ -47,10 +47,15 @@ def _peeled(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, 
     if not found:
         return (loop,)
     checked = {left for left, _, _ in found}
-    ends = [reduce(_least, (room for _, room, by in found if by == step)) // step for step in sorted({by for *_, by in found})]
+    steps = sorted({step for *_, step in found})
+    ends = [reduce(_least, (room for _, room, by in found if by == step)) // step for step in steps]
     end = maximum(reduce(minimum, ends, loop["upper"]), loop["lower"])
-    whole = rewrite((copied(loop, fresh, {}),), lambda op: (op.with_(valid=None) if op.get("valid") in checked else op,))
-    return (*(op.with_(upper=end) for op in whole), loop.with_(lower=end))
+
+    def unchecked(op: Op) -> Op:
+        return op.with_(valid=None) if op.get("valid") in checked else op
+
+    (whole,) = rewrite((copied(loop, fresh, {}),), lambda op: (unchecked(op),))
+    return whole.with_(upper=end), loop.with_(lower=end)
 
 
 def _rooms(loop: Op, inside: list[Op], kernel: Kernel) -> Iterator[tuple[Expr, Expr, int]]:
