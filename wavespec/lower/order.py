@@ -46,6 +46,7 @@ from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_last_round import ShareLastRound
 from wavespec.lower.share_out_powers import ShareOutPowers
+from wavespec.lower.share_quotients import ShareQuotients
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.shorten_sums import ShortenSums
@@ -117,6 +118,7 @@ PASSES: tuple[Pass, ...] = (
     SerializeWaves(),
     KeepApart(),
     PeelWaves(),
+    ShareQuotients(),
     ReadInPlace(),
     FetchAhead(),
     DropChecks(),
