@@ -46,7 +46,7 @@ def test_a_step_with_one_quotient_loads_once() -> None:
         '  store %all.1 {memory = "y", offset = [at]}\n'
     )
     after = PIXELS.after(ShareQuotients(), CPU, loop(step(17)))
-    apart = "(at + 16)//S - at//S"
+    apart = "0 - at//S + (at + 16)//S"
     first = loop(once, "at.same", "0", "1", "max(at//S - (at + 16)//S + 1, 0)")
     second = loop(step(17), "at.other", "0", "1", f"min({apart}, 1)")
     inner = "".join(f"  {line}\n" for line in (first + second).splitlines())
