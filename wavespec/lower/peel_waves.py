@@ -17,6 +17,8 @@ from wavespec.targets.machine import Machine
 
 _MOST_OPS: Final = 1000
 """Of what stands twice: compilers take a second for as many."""
+_MOST_AT_ONCE: Final = 256
+"""The same where no loop is inside: a check for all of it is then little beside what is done."""
 
 
 class PeelWaves(Pass):
@@ -41,7 +43,8 @@ class PeelWaves(Pass):
 
 def _peeled(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, ...]:
     inside = [op for op in loop.walk() if op is not loop]
-    if loop.operands or loop["step"] != const(1) or len(inside) > _MOST_OPS or any(op.is_(MMA, DOT) for op in inside):
+    most = _MOST_OPS if any(op.is_(FOR) for op in inside) else _MOST_AT_ONCE
+    if loop.operands or loop["step"] != const(1) or len(inside) > most or any(op.is_(MMA, DOT) for op in inside):
         return (loop,)
     found = [*_rooms(loop, inside, kernel)]
     if not found:
