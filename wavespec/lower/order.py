@@ -31,6 +31,7 @@ from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.pad_reads import PadReads
 from wavespec.lower.peel_edges import PeelEdges
+from wavespec.lower.peel_waves import PeelWaves
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
@@ -45,6 +46,7 @@ from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_last_round import ShareLastRound
 from wavespec.lower.share_out_powers import ShareOutPowers
+from wavespec.lower.share_quotients import ShareQuotients
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.shorten_sums import ShortenSums
@@ -115,6 +117,8 @@ PASSES: tuple[Pass, ...] = (
     PipelineLoops(),
     SerializeWaves(),
     KeepApart(),
+    PeelWaves(),
+    ShareQuotients(),
     ReadInPlace(),
     FetchAhead(),
     DropChecks(),
