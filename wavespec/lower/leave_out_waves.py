@@ -33,6 +33,8 @@ from wavespec.targets.machine import Machine
 _SIGNALS = SIGNAL_WAIT | SIGNAL_ARRIVE
 _NUMBERS = _SIGNALS | PURE | LOAD | LET | BIND
 """What lies behind the results of a tile, for the next one."""
+_LEAST_REGISTERS = 200
+"""Of a lane: three waves of 64 rows share a processor with fewer, and some are written to memory in a branch."""
 _TOGETHER = BARRIER | SEND
 
 
@@ -44,8 +46,9 @@ class LeaveOutWaves(Pass):
     After:  from its first step up to its results a tile stands in a branch for waves that have an element below the
             end.  In another one, for the others, a lane awaits the same signals and gives the same ones, one behind the
             other, and then the wave meets: what lies behind both needs all of its lanes.  No ``tiles_end`` is left.
-    Cases:  a tile stays as it is where no wave has a place along the dim, or where its waves need more of each other
-            than signals of their first lanes: they meet, or results are used behind.
+    Cases:  a tile stays as it is where waves do not share it along the dim, or where its waves need more of each other
+            than signals of their first lanes: they meet, or results are used behind.  Nor has it branches where lanes
+            have no registers for them.
     """
 
     name: ClassVar[str] = "leave-out-waves"
@@ -54,6 +57,8 @@ class LeaveOutWaves(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if not any(op.is_(TILES_END) for op in kernel.walk()):
             return kernel
+        own = kernel.distribution.roles.registers[1] or machine.registers_of(kernel.threads)
+        has_room = kernel.producers > 0 and own >= _LEAST_REGISTERS
 
         def change(op: Op) -> tuple[Op, ...]:
             ends = [inner for inner in op.body.ops if inner.is_(TILES_END)]
@@ -61,7 +66,7 @@ class LeaveOutWaves(Pass):
                 return (op,)
             body = replace(op.body, ops=tuple(inner for inner in op.body.ops if inner not in ends))
             missing = _elements(kernel, ends)
-            branched = None if missing is None or not kernel.producers else _branched(kernel, body, missing)
+            branched = _branched(kernel, body, missing) if missing is not None and has_room else None
             return (replace(op, region=body if branched is None else replace(body, ops=branched)),)
 
         return replace(kernel, body=rewrite(kernel.body, change, FOR))
@@ -73,7 +78,7 @@ def _elements(kernel: Kernel, ends: Sequence[Op]) -> Expr | None:
     own, counts = {split.dim: split.tile for split in kernel.distribution.waves}, dict(kernel.waves)
     for end in ends:
         tile, wave = tiles[end["dim"]], wave_name(end["dim"])
-        if counts.get(wave, 0) * own.get(end["dim"], 0) == tile.tile:
+        if counts.get(wave, 1) > 1 and counts[wave] * own[end["dim"]] == tile.tile:
             first = kernel.symbol(f"wg{tile.axis}") * tile.tile + kernel.symbol(wave) * own[end["dim"]]
             found.append(end["extent"] - first)
     return reduce(minimum, found) if found else None
@@ -92,7 +97,7 @@ def _branched(kernel: Kernel, body: Region, elements: Expr) -> tuple[Op, ...] | 
     own = make("barrier", first=kernel.wave_number, waves=1)
     present = only_if(((const(0), elements),), *inside)
     missing = only_if(((elements, const(1)),), in_first_lane(kernel, *signals), own)
-    return (*ops[:begin], present, missing, *behind)
+    return (*ops[:begin], missing, present, *behind)  # what the first one needs lies in no register beside the steps
 
 
 class _Signals:
