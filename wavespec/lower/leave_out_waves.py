@@ -48,7 +48,8 @@ class LeaveOutWaves(Pass):
             other, and then the wave meets: what lies behind both needs all of its lanes.  No ``tiles_end`` is left.
     Cases:  a tile stays as it is where waves do not share it along the dim, or where its waves need more of each other
             than signals of their first lanes: they meet, or results are used behind.  Nor has it branches where lanes
-            have no registers for them.
+            have no registers for them, or where all tiles have as many steps: workgroups that stay in step find in the
+            cache what their neighbours read.
     """
 
     name: ClassVar[str] = "leave-out-waves"
@@ -65,8 +66,8 @@ class LeaveOutWaves(Pass):
             if not ends:
                 return (op,)
             body = replace(op.body, ops=tuple(inner for inner in op.body.ops if inner not in ends))
-            missing = _elements(kernel, ends)
-            branched = _branched(kernel, body, missing) if missing is not None and has_room else None
+            is_taken, missing = op.get("goes_on") is not None, _elements(kernel, ends)
+            branched = _branched(kernel, body, missing) if missing is not None and is_taken and has_room else None
             return (replace(op, region=body if branched is None else replace(body, ops=branched)),)
 
         return replace(kernel, body=rewrite(kernel.body, change, FOR))
