@@ -140,7 +140,9 @@ def assert_stays(kernel: Kernel) -> None:
     assert body_text(LeaveOutWaves()(kernel, NVIDIA)) == body_text(replace(kernel, body=change(kernel.body)))
 
 
-@pytest.mark.parametrize(("name", "case"), [("attention_extend", 1), ("attention_extend", 2), ("attention_ragged_causal", 1)])
+@pytest.mark.parametrize(
+    ("name", "case"), [("attention_extend", 1), ("attention_extend", 2), ("attention_ragged_causal", 1)]
+)
 def test_both_branches_have_the_same_signals(name: str, case: int) -> None:
     (subject,) = (subject for subject in subjects("sm_90") if subject.name == name)
     kernel = lower(subject.cases("sm_90")[case].spec, NVIDIA, after=LeaveOutWaves.name)

@@ -142,11 +142,9 @@ class _Signals:
 
 def _makes(ops: Sequence[Op]) -> frozenset[str]:
     """Values, and symbols that stand for some."""
-    found = set[str]()
-    for op in (inner for op in ops for inner in op.walk()):
-        found |= {value.name for value in (*op.results, *(op.region.arguments if op.region else ()))}
-        found |= {op["symbol"]} if op.is_(NAMES_A_SYMBOL) else set()
-    return frozenset(found)
+    every = [inner for op in ops for inner in op.walk()]
+    values = {value.name for op in every for value in (*op.results, *(op.region.arguments if op.region else ()))}
+    return frozenset(values | {op["symbol"] for op in every if op.is_(NAMES_A_SYMBOL)})
 
 
 def _uses(ops: Sequence[Op], yields: Sequence[Value]) -> frozenset[str]:
