@@ -36,7 +36,7 @@ class EndedTiles:
     """The tiles of a kernel, in parts that say how many they have.
 
     ``outer``: which part a tile is of, ``inner``: which one of a part, as places along axes with their extents;
-    ``rest``: what is done for a tile.
+    ``rest``: what is done for a tile, and which of its elements have something to write.
     """
 
     def __init__(self, kernel: Kernel, places: Sequence[Expr]) -> None:
@@ -44,7 +44,7 @@ class EndedTiles:
         ends = [number for number, op in enumerate(body) if op.is_(TILES_END)]
         loads = feeding(body, ends)
         self._kernel, self._loads = kernel, tuple(body[number] for number in loads)
-        self.rest = tuple(op for number, op in enumerate(body) if number not in (*ends, *loads))
+        self.rest = tuple(op for number, op in enumerate(body) if number not in loads)
         used = frozenset[str]().union(*(op.symbols for op in self._loads))
         tiles = {split.dim: split for split in kernel.distribution.workgroup}
         extents = {f"wg{axis}": extent for axis, extent in enumerate(places)}

@@ -22,6 +22,7 @@ from wavespec.lower.join_products import JoinProducts
 from wavespec.lower.join_waves import JoinWaves
 from wavespec.lower.keep_apart import KeepApart
 from wavespec.lower.keep_results import KeepResults
+from wavespec.lower.leave_out_waves import LeaveOutWaves
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.match_operands import MatchOperands
@@ -113,6 +114,7 @@ PASSES: tuple[Pass, ...] = (
     ShareOutPowers(),
     PersistWorkgroups(),
     SpecializeWaves(),
+    LeaveOutWaves(),
     RoundCopies(),
     PipelineLoops(),
     SerializeWaves(),

@@ -42,11 +42,12 @@ class PersistWorkgroups(Pass):
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
             same time share what they read.  The grid has one axis and at most one workgroup per processor, or as many
             as the schedule says (``count``).  Where tiles of a dim have an order, such as the longest first, they are
-            dealt out so that all have as much to do (`DealtTiles`).  Where values say how many steps tiles take,
-            workgroups ask a counter for the next one: ``for round`` ends with ``take_number``, and goes on while there
-            is a tile.  A cluster takes tiles that are neighbours along axis 0, the last of which may lie beyond the
-            edge.  Where ``tiles_end`` says so, tiles come in parts: ``for part`` around, with the loads that say how
-            many tiles a part has, and rounds that go on from part to part.  Where workgroups share out the last round
+            dealt out so that all have as much to do (`DealtTiles`).  Where values say how many steps tiles take, or an
+            order along an axis that has others around it does, workgroups ask a counter for the next one: ``for round``
+            ends with ``take_number``, and goes on while there is a tile.  A cluster takes tiles that are neighbours
+            along axis 0, the last of which may lie beyond the edge.  Where ``tiles_end`` says so, tiles come in parts:
+            ``for part`` around, with the loads that say how many tiles a part has, and rounds that go on from part to
+            part; it stays in each tile, for `LeaveOutWaves`.  Where workgroups share out the last round
             (``last_round``), they take pieces, whole tiles and then parts of tiles, and all of them are there.
     Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule; ``end-of-launch``, ``end-not-uniform`` at
             the constraint.
