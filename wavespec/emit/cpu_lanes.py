@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from wavespec.emit.elementwise import power_by_polynomial
 from wavespec.emit.half_by_bits import float_to_half, half_to_float
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.rearranged import as_units
-from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
+from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
+from wavespec.emit.rows_joined import rows_joined
 from wavespec.emit.rounded_once import rounded_once
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DTYPES, DType
-from wavespec.ir.kernel import Value
+from wavespec.ir.kernel import Op, Value
 
 
 class CpuLanes(LaneOperations):
@@ -75,6 +77,25 @@ class CpuLanes(LaneOperations):
 
     def exp2(self, name: str, size: int) -> str:
         return power_by_polynomial(self.text, name, size, fused=self.machine.fused_steps)
+
+    def emit_reduce(self, op: Op) -> None:
+        """Rows, by shuffles that serve two of them."""
+        count, (value,), dtype = op.result.vector.elements, op.operands, op.result.vector.dtype
+        if count == 1:
+            super().emit_reduce(op)
+            return
+        width, function = self.width(dtype), op["function"]
+        parts = [part.name for part in self.function.parts(value, [width] * (value.vector.elements // width))]
+        each = len(parts) // count
+
+        def join(left: str, right: str) -> str:
+            return self.step(function, [left, right], dtype, width)
+
+        rows = [reduce(join, parts[at : at + each]) for at in range(0, len(parts), each)]
+        name = rows_joined(self.text, rows, width, mlir_type(dtype), join)
+        self.values[op.result.name] = resized(
+            self.text, (Part(name, width),), dtype, [count, width - count] if count < width else [width]
+        )[:1]
 
     def transposed(self, value: Value, rows: int, columns: int, unit: int) -> Parts:
         if rows != columns:

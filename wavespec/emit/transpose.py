@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from wavespec.emit.mlir_text import MlirText
 
 _Shuffle = Callable[[str, str, list[int]], str]
-_LANE_BYTES = 16  # x86 shuffles move elements inside 16-byte lanes cheaply, whole lanes otherwise
+LANE_BYTES = 16  # x86 shuffles move elements inside 16-byte lanes cheaply, whole lanes otherwise
 
 
 def transposed_lines(text: MlirText, lines: Sequence[str], width: int, element: str) -> list[str]:
@@ -18,7 +18,7 @@ def transposed_lines(text: MlirText, lines: Sequence[str], width: int, element: 
     """
     assert len(lines) == width, f"a block of {len(lines)} x {width} is not square"
     bits = int(element.lstrip("bfi"))
-    per_lane = _LANE_BYTES * 8 // bits
+    per_lane = LANE_BYTES * 8 // bits
     lanes = width // per_lane
     rows = list(lines)
     type_ = f"vector<{width}x{element}>"
@@ -29,19 +29,25 @@ def transposed_lines(text: MlirText, lines: Sequence[str], width: int, element: 
     # Inside lanes: after stage s, the rows of a group of 2^(s+1) hold runs of 2^(s+1) elements of one column.
     run = 1
     while run < per_lane:
-        low, high = (
-            [
-                lane * per_lane + half * (per_lane // 2) + part * run + i + (width if second else 0)
-                for lane in range(lanes)
-                for part in range(per_lane // 2 // run)
-                for second in (False, True)
-                for i in range(run)
-            ]
-            for half in (0, 1)
-        )
-        rows = _butterfly(rows, run, low, high, shuffle)
+        rows = _butterfly(rows, run, *halves_of_lanes(width, per_lane, run), shuffle)
         run *= 2
     return _exchange_lanes(rows, per_lane, lanes, shuffle)
+
+
+def halves_of_lanes(width: int, per_lane: int, run: int) -> tuple[list[int], list[int]]:
+    """Of two vectors of ``width`` elements, runs of both in turn: those of the lower halves of all lanes, and those of
+    the higher ones."""
+    low, high = (
+        [
+            lane * per_lane + half * (per_lane // 2) + part * run + i + (width if second else 0)
+            for lane in range(width // per_lane)
+            for part in range(per_lane // 2 // run)
+            for second in (False, True)
+            for i in range(run)
+        ]
+        for half in (0, 1)
+    )
+    return low, high
 
 
 def _butterfly(rows: list[str], distance: int, low: list[int], high: list[int], shuffle: _Shuffle) -> list[str]:

@@ -80,8 +80,8 @@ TRANSPOSE: Final = _declare(
 BROADCAST: Final = _declare("broadcast", "T x 1 -> T x n", "the one element n times", Trait.PURE, operands=1, results=1)
 REDUCE: Final = _declare(
     "reduce",
-    "T x n -> T x 1",
-    "joins all elements by `function`, in any order",
+    "T x (r·n) -> T x r",
+    "joins each row of n elements by `function`, in any order",
     Trait.PURE,
     operands=1,
     results=1,

@@ -39,6 +39,7 @@ from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
 from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.lower.read_once import ReadOnce
+from wavespec.lower.reduce_together import ReduceTogether
 from wavespec.lower.restart_sums import RestartSums
 from wavespec.lower.round_copies import RoundCopies
 from wavespec.lower.scale_operands import ScaleOperands
@@ -110,6 +111,7 @@ PASSES: tuple[Pass, ...] = (
     CountInFloats(),
     SplitChains(),
     MultiplyInPairs(),
+    ReduceTogether(),
     SinkArithmetic(),
     ShareOutPowers(),
     PersistWorkgroups(),

@@ -63,7 +63,8 @@ class Values:
 
     @staticmethod
     def _reduce(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
-        return joined(op["function"], operands[0])
+        rows = operands[0].reshape(len(operands[0]) * op.result.vector.elements, -1)
+        return joined(op["function"], rows).reshape(len(operands[0]), -1)
 
     @staticmethod
     def _dot(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:

@@ -9,7 +9,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Tiling, Workgroup
-from wavespec.schema.language.expressions import Expression, Num
+from wavespec.schema.language.expressions import Call, Expression, Name, Num
 from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.materialize import sources_of
 from wavespec.schema.ops import (
@@ -211,6 +211,7 @@ class _Graph:
             decoded=is_made or is_beside or any(op.scales is not None for op in products),
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
+            pixels=all(self._is_along(reads[name], steps, whole=False) for name in names if name in reads),
             staged=tuple({name: self._typed(name) for name in names if name in reads}.values()),
             single=self._is_single(),
             uniform=self._uniform(),
@@ -312,9 +313,13 @@ class _Graph:
     def _is_ordered(self) -> bool:
         return any(isinstance(op, ArgReduce | Random | _IN_ORDER) for op in walk(self.ops))
 
-    def _is_along(self, read: Read, steps: Sequence[str]) -> bool:
+    def _is_along(self, read: Read, steps: Sequence[str], *, whole: bool = True) -> bool:
+        """Whether what is side by side is so along steps: ``whole``, for all of them."""
         last = self.spec.tensors[read.tensor].shape[-1]
-        return {*read.at[last].names()} & self.spec.dims.keys() <= {*steps} if last in read.at else last in steps
+        if last not in read.at:
+            return last in steps
+        place = read.at[last]
+        return {*(place.names() if whole else _indices_in(place))} & self.spec.dims.keys() <= {*steps}
 
     def _uniform(self) -> frozenset[str]:
         written = [getattr(op, field, None) for op in walk(self.ops) for field in _DECIDING]
@@ -377,3 +382,11 @@ class _Graph:
 
     def _typed(self, name: str) -> tuple[tuple[str, ...], int]:
         return self.types[name].dims, max(DTYPES[self.types[name].dtype].bits, 8)
+
+
+def _indices_in(place: Expression) -> Iterator[str]:
+    """Names in a place but for those whose sizes it asks for."""
+    if isinstance(place, Name):
+        yield place.name
+    for child in place.children if not isinstance(place, Call) or place.function != "size" else ():
+        yield from _indices_in(child)

@@ -174,20 +174,21 @@ class _Plan:
 
     def _aligned(self, entry: _Entry) -> Iterator[Expression]:
         """What an entry asks of the rows of tensors."""
-        spec, roles = self.spec, self.roles
-        if "aligned" not in entry:
-            return
-        yield from whole_accesses(spec, roles.operands if entry["aligned"] == "operands" else spec.tensors)
-        if entry["aligned"] == "staged":  # rows of scales have sizes that others decide
+        spec, roles, asked = self.spec, self.roles, entry.get("aligned")
+        if asked:
+            yield from whole_accesses(spec, roles.operands if asked == "operands" else spec.tensors)
+        if asked == "staged":  # rows of scales have sizes that others decide
             shapes = {name: roles.written.get(name, spec.tensors[name].shape) for name in roles.operands}
             widest = {(shape[-1], DTYPES[spec.tensors[name].dtype].bits) for name, shape in shapes.items()}
             for dim, bits in sorted(widest):
                 yield parse_expression(f"{dim} % {WIDEST_BITS // max(8, bits)} == 0")
-        if entry["aligned"] == "boxes":  # a step is a part of one pixel
+        if asked == "boxes":
             dims = {dim: None for name in roles.mapped for dim in spec.tensors[name].shape if dim in spec.dims}
-            last = {spec.tensors[name].shape[-1]: None for name in roles.mapped} | dict.fromkeys(roles.steps)
             yield from (parse_expression(f"{dim} > 0") for dim in dims if spec.dims[dim].min < 1)
-            yield from (parse_expression(self._in_dims(f"{dim} % (1024 // bits) == 0", {})) for dim in last)
+        if "pixels" in entry:  # a step is a part of one
+            last = {spec.tensors[name].shape[-1]: None for name in roles.mapped} | dict.fromkeys(roles.steps)
+            parts = (self._in_dims(f"{dim} % ({entry['pixels']}) == 0", {}) for dim in last)
+            yield from map(parse_expression, parts)
 
     def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
@@ -269,6 +270,7 @@ class _Plan:
             "products": str(roles.products),
             "contiguous": str(int(roles.contiguous)),
             "mapped": str(int(bool(roles.mapped))),
+            "pixels": str(int(roles.pixels)),
             "single": str(int(roles.single)),
             "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),

@@ -68,6 +68,8 @@ class Roles:
     """Whether operands that are read have their elements along the steps side by side."""
     mapped: tuple[str, ...] = ()
     """Tensors among the operands whose elements are found by a mapping."""
+    pixels: bool = False
+    """Whether elements of operands that are side by side are so along steps, though perhaps not along all of them."""
     lines: str = ""
     """A further dim of results that windows move along."""
     moved: frozenset[str] = frozenset()
