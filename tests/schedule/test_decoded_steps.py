@@ -18,8 +18,8 @@ from wavespec.schema.cases import cases_for_target
 
 BY_NAME = {subject.name: subject for subject in subjects("sm_90")}
 WEIGHTS, SCALED = BY_NAME["linear_i4"], BY_NAME["matmul_mxf8"]
-FEW_ROWS = 5
-"""The case of `linear_i4` with tiles of 16 rows."""
+FEW_ROWS, MANY_ROWS = 9, 35
+"""Cases of `linear_i4` with tiles of 16 rows and of 256."""
 SIZES = {"M": 70, "N": 72, "K": 1024}
 BOTH = """apiVersion: wavespec/v1
 kind: Kernel
@@ -36,10 +36,10 @@ targets:
 
 
 def kernel_of(subject: Subject) -> Kernel:
-    """Of weights that with tiles of 208 x 128, which shares out no round here; of MX one that decodes both factors beside the product."""
+    """Of weights that with tiles of 256 x 128, which shares out no round here; of MX one that decodes both factors beside the product."""
     if subject is SCALED:
         return lower(cases_for_target(loads(BOTH, "decoded", directory=SPECS), "sm_90")[0].spec, NVIDIA)
-    spec = subject.cases("sm_90")[-7].spec
+    spec = subject.cases("sm_90")[MANY_ROWS].spec
     return lower(spec.model_copy(update={"schedule": spec.schedule.model_copy(update={"workgroups": None})}), NVIDIA)
 
 
