@@ -61,7 +61,9 @@ def test_of_two_parts_the_last_one_reads_those_of_the_other() -> None:
     kernel = shared_gemm().lowered(machine_of(5))
     (loop,) = (op for op in kernel.walk() if op.is_(FOR) and op["induction"].startswith("part_of_sum"))
     read = {
-        (parts, part): range(*(int(loop[end].evaluate({"parts": parts, "part_of_steps": part})) for end in ("lower", "upper")))
+        (parts, part): range(
+            *(int(loop[end].evaluate({"parts": parts, "part_of_steps": part})) for end in ("lower", "upper"))
+        )
         for parts in (2, 3)
         for part in range(parts)
     }

@@ -10,8 +10,8 @@ from wavespec.emit.half_by_bits import float_to_half, half_to_float
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.rearranged import as_units
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
-from wavespec.emit.rows_joined import rows_joined
 from wavespec.emit.rounded_once import rounded_once
+from wavespec.emit.rows_joined import rows_joined
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value

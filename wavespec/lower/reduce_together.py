@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from wavespec.ir.kernel import Kernel, Op, Value, VectorType, attribute_pairs
+from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs
 from wavespec.ir.nodes import replace
 from wavespec.ir.rewriting import without_unused
 from wavespec.ir.thread_ops import CAST, ELEMENTWISE, REDUCE, SLICE
