@@ -148,7 +148,7 @@ class _Weights(_Product):
 
     def _made(self) -> tuple[Tensor, Tensor]:
         codes = torch.randint(0, 256, (self.n, self.k // 2), device="cuda", dtype=torch.uint8)
-        shape = (self.n, self.k // GROUP)
+        shape = (self.n, -(-self.k // GROUP))
         power = torch.randint(-1, 2, shape, device="cuda").exp2()
         return codes, (power if self.integers else torch.rand(shape, device="cuda")).to(torch.bfloat16)
 
@@ -158,7 +158,7 @@ class _Weights(_Product):
     def exact(self) -> Tensor:
         codes, scale = self.weights[0]
         numbers = torch.stack([codes & 15, codes >> 4], -1).flatten(-2).to(torch.int8)
-        numbers = ((numbers ^ 8) - 8).double() * scale.double().repeat_interleave(GROUP, -1)
+        numbers = ((numbers ^ 8) - 8).double() * scale.double().repeat_interleave(GROUP, -1)[:, : self.k]
         return self.x.double() @ numbers.T
 
 

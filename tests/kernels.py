@@ -527,15 +527,20 @@ def check_output(row: Row, name: str, result: Tensor, exact: Tensor, theirs: Ten
         check_error(name, result, exact, theirs, row.least_ulps)
 
 
-def check_error(name: str, result: Tensor, exact: Tensor, theirs: Tensor, least_ulps: float = 1.0) -> None:
-    """Assert that a result errs at most twice as much as torch, and is infinite or no number where torch's is."""
+def check_error(
+    name: str, result: Tensor, exact: Tensor, theirs: Tensor, least_ulps: float = 1.0, known: float = 0.0
+) -> None:
+    """Assert that a result errs at most twice as much as torch, and is infinite or no number where torch's is.
+
+    What it may err anyway: ``least_ulps`` of the largest element, or an error that is ``known``; twice that.
+    """
     epsilon = torch.finfo(result.dtype).eps
     result, exact, theirs = result.double(), exact.double(), theirs.double()
     finite = exact.isfinite() & theirs.isfinite()
     torch.testing.assert_close(result[~finite], theirs[~finite], rtol=0, atol=0, equal_nan=True)
     result, exact, theirs = result[finite], exact[finite], theirs[finite]
     if result.numel():
-        least = least_ulps * epsilon * exact.abs().max()
+        least = (least_ulps * epsilon * exact.abs().max()).clamp(min=known)
         allowed = 2 * torch.maximum((theirs - exact).abs().max(), least)
         error = (result - exact).abs().max()
         assert error <= allowed, f"{name}: error {error:.3g}, twice torch's is {allowed:.3g}"

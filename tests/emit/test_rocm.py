@@ -9,7 +9,7 @@ import pytest
 
 from tests.lower.gemms import AMD, AMD_COPYING, Gemm
 from wavespec.emit.code_figures import object_in
-from wavespec.emit.thread_to_mlir import unwritten
+from wavespec.emit.thread_to_mlir import thread_to_mlir, unwritten
 from wavespec.ir.parser import parse_kernel
 from wavespec.pipeline import build_variant, emit
 from wavespec.runtime.size_expr import evaluate
@@ -204,3 +204,27 @@ memory @other : i8 (d: [1]) shared [d/1: 1 by 1]
 }
 """)
     assert unwritten(kernel, AMD, "#layout").shared_bytes == 32 + 16
+
+
+def test_parts_of_one_vector_are_read_apart_from_those_of_another() -> None:
+    """What LLVM reads at once lies side by side, and would be moved to where the other parts are."""
+    kernel = parse_kernel("""
+thread kernel @parts target gfx942 lanes 64
+symbol lane in 0..63 by 1
+plan "auto" stages 1 group 1
+grid [1]
+memory @s : f32 (d: [256]) shared [d/1: 256 by 1]
+memory @y : f32 (d: [256]) global output
+{
+  %a = load {memory = "s", offset = [lane]} : f32x1
+  %b = load {memory = "s", offset = [lane + 64]} : f32x1
+  %c = load {memory = "s", offset = [lane + 128]} : f32x1
+  %d = load {memory = "s", offset = [lane + 192]} : f32x1
+  %ab = pack %a, %b : f32x2
+  %cd = pack %c, %d : f32x2
+  store %ab {memory = "y", offset = [lane*4]}
+  store %cd {memory = "y", offset = [lane*4 + 2]}
+}
+""")
+    written = re.findall("sched_barrier|memref.load", thread_to_mlir(kernel, AMD, "#layout").text)
+    assert written == ["sched_barrier", "memref.load", "memref.load"] * 2

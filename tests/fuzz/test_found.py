@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.fuzz.graph import RandomSpec
+from tests.fuzz.judge import judge
 from tests.fuzz.lowered import judge_text
 
 ROWS_OF_ONE = """
@@ -28,3 +30,31 @@ schedule: {stages: 2}
 @pytest.mark.parametrize("text", [ROWS_OF_ONE, COPIED_FLAGS, MASKED_BY_A_VALUE])
 def test_texts_that_were_internal_errors(text: str) -> None:
     assert judge_text(f"apiVersion: wavespec/v1\nkind: Kernel\n{text}") in {"builds", "refused"}
+
+
+def test_a_sine_of_a_scan_errs_as_the_scan_does() -> None:
+    """Sums of 150 numbers are about 16, of which the last bit is 16 times that of a sine."""
+    text = """apiVersion: wavespec/v1
+kind: Kernel
+name: random
+dims: {M: {}, N: {}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 8, axis: 0}
+  - {wave: M, tile: 4}
+  - {tiling: N, tile: 256}
+graph:
+  - zero: {register: [M], dtype: f32, value: 0}
+  - rows:
+      iterate: N
+      carry: {before: zero}
+      body:
+        - x_tile: {read: x}
+        - total: {cumsum: x_tile, dim: N, init: before}
+        - before: {sum: x_tile, dim: N, init: before}
+        - y_tile: {sin: total}
+        - {write: y_tile, to: y}
+"""
+    assert judge(RandomSpec(text, False, ({"M": 7, "N": 150},)), cpu=False) == "right"

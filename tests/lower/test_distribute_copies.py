@@ -84,7 +84,7 @@ def is_asynchronous(gemm: Gemm, machine: Machine = AMD_COPYING) -> list[bool]:
 def test_lanes_that_write_in_order_read_what_the_swizzle_puts_there() -> None:
     a, _ = copies(COPIED, AMD_COPYING)
     assert layout(a) == (
-        "{M = wave_M*16 + wave_N*8 + lane//8, K = xor(wave_N, xor(lane//8, lane%8))*8; 1 by K 64, 2 by M 32 | 8 by K 1}"
+        "{M = wave_M*16 + wave_N*8 + lane//8, K = xor(xor(wave_N, lane//8), lane%8)*8; 1 by K 64, 2 by M 32 | 8 by K 1}"
     )
     kernel = COPIED.lowered(AMD_COPYING, "distribute-copies")
     copy = next(op for op in kernel.walk() if op.name == "copy")

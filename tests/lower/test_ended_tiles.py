@@ -62,6 +62,7 @@ def test_the_tiles_of_each_part_are_walked_over() -> None:
             let {symbol = "wg1", value = [tile//max(min((M + 63)//64, (value_length + 63)//64), 0)]}
             %one = constant {value = 1.0} : f32x1
             store %one {memory = "y", offset = [wg1 + M*N*wg2 + (N*wg0)*64]}
+            tiles_end {dim = "M", extent = [value_length]}
             yield
           end
           %tiles.2 = coordinates {places = ([tiles_before + tiles_here],)} : i32x1

@@ -15,6 +15,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Op, rewrite
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
+from wavespec.ir.thread_ops import FOR
 from wavespec.pipeline import emit
 from wavespec.sim.interleaving import Order
 from wavespec.targets.machine import Machine
@@ -22,8 +23,9 @@ from wavespec.targets.machine import Machine
 MOST = 8
 
 
-def shared_gemm(most: int = MOST, **others: Any) -> Gemm:
-    return hopper_gemm(schedule=f"waves: {{producers: 1}}, workgroups: {{last_round: {most}}}", **others)
+def shared_gemm(most: int = MOST, *, stays: bool = False, **others: Any) -> Gemm:
+    workgroups = f"{{last_round: {most}, persistent: {str(stays).lower()}}}"
+    return hopper_gemm(schedule=f"waves: {{producers: 1}}, workgroups: {workgroups}", **others)
 
 
 def machine_of(processors: int) -> Machine:
@@ -42,7 +44,8 @@ def parts_of(tiles: int, processors: int, most: int = MOST) -> int:
 def test_a_workgroup_takes_its_part_of_the_steps() -> None:
     kernel = shared_gemm().lowered(NVIDIA, "share-last-round")
     loop, branch = lines(kernel, "iterate")
-    assert "lower = [min(K, (part*((parts + (K + 63)//64 - 1)//parts))*64)]" in loop
+    assert "extent = [min(max(K - (part_of_steps*((parts + (K + 63)//64 - 1)//parts))*64, 0)" in loop
+    assert "lower" not in loop, "steps of rings are counted from 0"
     assert "once = true" in branch and "is_last" in branch
     (sums,) = lines(kernel, "shared_sum")
     assert 'memory = "k_loop_acc.handed"' in sums and 'counter = "k_loop_acc.arrived"' in sums
@@ -51,6 +54,20 @@ def test_a_workgroup_takes_its_part_of_the_steps() -> None:
 def test_plan_is_printed_and_parsed() -> None:
     kernel = shared_gemm().lowered(NVIDIA, "assign-tiles")
     assert "last_round 8" in print_kernel(kernel) and parse_kernel(print_kernel(kernel)) == kernel
+
+
+def test_of_two_parts_the_last_one_reads_those_of_the_other() -> None:
+    """And as before all of them, part after part, where there are more: a sum of three has an order."""
+    kernel = shared_gemm().lowered(machine_of(5))
+    (loop,) = (op for op in kernel.walk() if op.is_(FOR) and op["induction"].startswith("part_of_sum"))
+    read = {
+        (parts, part): range(
+            *(int(loop[end].evaluate({"parts": parts, "part_of_steps": part})) for end in ("lower", "upper"))
+        )
+        for parts in (2, 3)
+        for part in range(parts)
+    }
+    assert read == {(2, 0): range(1, 2), (2, 1): range(1), **{(3, part): range(3) for part in range(3)}}
 
 
 @pytest.mark.parametrize(("processors", "most"), [(132, 8), (132, 2), (132, 3), (12, 8), (7, 4)])
@@ -64,13 +81,14 @@ def test_every_part_of_every_tile_has_one_workgroup(processors: int, most: int) 
             known = {**sizes, "id0": number}
             for name, value in lets.items():
                 known[name] = int(value.evaluate(known))
-            found.append((known["wg1"], known["part"], known["parts"]))
+            found.append((known["wg1"], known["part_of_steps"], known["parts"]))
         whole = columns // processors * processors
         expected = [(tile, 0, 1) for tile in range(whole)]
         expected += [(tile, part, parts) for tile in range(whole, columns) for part in range(parts)]
         assert sorted(found) == sorted(expected), columns
 
 
+@pytest.mark.parametrize("stays", [False, True])
 @pytest.mark.parametrize("order", ["forward", "reverse", 0])
 @pytest.mark.parametrize(
     ("processors", "size"),
@@ -83,9 +101,9 @@ def test_every_part_of_every_tile_has_one_workgroup(processors: int, most: int) 
         (5, (130, 136, 0)),  # nothing to add up
     ],
 )
-def test_shared_tiles_are_right(processors: int, size: tuple[int, int, int], order: Order) -> None:
+def test_shared_tiles_are_right(processors: int, size: tuple[int, int, int], order: Order, stays: bool) -> None:
     machine = machine_of(processors)
-    gemm, sizes = shared_gemm(), dict(zip("MNK", size, strict=True))
+    gemm, sizes = shared_gemm(stays=stays), dict(zip("MNK", size, strict=True))
     report, expected = run(gemm.spec, machine, sizes, kernel=gemm.lowered(machine), order=order)
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
@@ -109,9 +127,9 @@ def test_simulator_finds_a_counter_that_nobody_sets_back() -> None:
         (hopper_gemm(schedule="workgroups: {last_round: 8}"), NVIDIA, "waves that only copy"),
         (Gemm(schedule="workgroups: {last_round: 8}"), AMD, "a machine that counts"),
         (
-            hopper_gemm(schedule="waves: {producers: 1}, workgroups: {last_round: 8, persistent: true}"),
+            hopper_gemm(schedule="waves: {producers: 1}, workgroups: {last_round: 8, persistent: true, count: 264}"),
             NVIDIA,
-            "a workgroup for each tile",
+            "workgroups of one processor each",
         ),
         (replace(shared_gemm(), value=3), NVIDIA, "starts from other numbers than 0"),
     ],

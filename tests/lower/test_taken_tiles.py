@@ -137,7 +137,8 @@ def test_every_tile_without_parts_is_taken_once(batches: int, heads: int, rows: 
         ("attention_extend", 1),
         ("attention_ragged_full", 1),
         ("attention_paged", 1),
-        ("attention_masked_causal", 0),  # sizes say how many steps a tile has
+        ("attention_masked_causal", 1),  # the rows of a batch say how many steps a tile has, the longest first
+        ("attention_masked_window", 1),
         ("attention", 0),
         ("grouped_gemm", 0),  # tiles end by themselves, and have as many steps
     ],

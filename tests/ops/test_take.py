@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.schema.builder import KernelBuilder
 from wavespec.sim.reference import reference
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 GPUS = [NVIDIA, AMD]
@@ -138,6 +140,42 @@ graph:
 @pytest.mark.parametrize("machine", EACH, ids=names)
 def test_sums_of_products(machine: Machine) -> None:
     assert_exact(loads(PRODUCT), machine, {"M": 70, "N": 64, "K": 40})
+
+
+ALL_ROWS = """apiVersion: wavespec/v1
+kind: Kernel
+name: takes
+dims: {M: {}, N: {value: 64}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  w: {shape: [N], dtype: f32}
+  p: {shape: [N], dtype: i32}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 8, axis: 0}
+  - {wave: M, tile: 4}
+graph:
+  - part: {read: x}
+  - weights: {read: w}
+  - place: {read: p}
+  - doubled: weights + weights
+  - other: {take: doubled, at: {N: place}}
+  - result: part + other
+  - {write: result, to: y}
+"""
+
+
+@pytest.mark.parametrize("machine", GPUS, ids=names)
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_one_wave_lays_down_what_all_of_them_have(machine: Machine, is_planted: bool) -> None:
+    spec, numbers = loads(ALL_ROWS), np.arange(64)
+    arrays = {"x": np.zeros((8, 64), np.float32), "w": numbers.astype(np.float32), "p": numbers[::-1].astype(np.int32)}
+    kernel = lower(spec, machine)
+    if is_planted:
+        kernel = altered("store", "mask", lambda _: (), memory="doubled.taken")(kernel)
+    report = simulate(kernel, machine, arrays, {"M": 8, "N": 64})
+    assert np.array_equal(report.tensors["y"], np.tile(2 * numbers[::-1], (8, 1)))
+    assert report.kinds() == ({"race"} if is_planted else set())
 
 
 BUGS = {

@@ -129,22 +129,23 @@ def test_stacks_and_local_memory_of_threads_lie_apart(
     assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
 
 
-@pytest.mark.parametrize(("points", "most"), [(1, 1), (8192, 1), (8193, 3), (MANY, 3)])
-def test_little_work_wakes_nobody(threads: None, points: int, most: int) -> None:
-    """A thread that sleeps, or whose core others have, would be waited for."""
+@pytest.mark.parametrize(("work", "most"), [(1, 1), (2**18 - 1, 1), (2**18, 2), (2**19, 3), (MANY, 3)])
+def test_little_work_wakes_nobody(threads: None, work: int, most: int) -> None:
+    """A thread that sleeps, or whose core others have, would be waited for: each has enough for itself."""
     torch.set_num_threads(3)
     callers = set[int]()
     all_here = threading.Barrier(most)
 
     def look(environment: int, dispatch: int, workgroup: int) -> int:
-        callers.add(threading.get_ident())
-        all_here.wait(30)
+        if threading.get_ident() not in callers:
+            callers.add(threading.get_ident())
+            all_here.wait(30)
         return 0
 
     function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(look)
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address
-    plan = LaunchPlan({}, (), (), (3, 1, 1), 3, points, ())
+    plan = LaunchPlan({}, (), (), (3, 1, 1), 3, work, ())
     module.Workgroups("look", LoadedCode(address, 4096, mmap.mmap(-1, 1)), 0, 0).run(plan, ())
     assert len(callers) == most
 

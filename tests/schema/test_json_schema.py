@@ -114,13 +114,14 @@ EXTENDING: dict[str, Any] = {
         "gfx950": {"like": "gfx942", "cases": {"change": {"case 1": {"params": {"BLOCK": 3}}}}},
     },
     "parts": {"p": {"inputs": ["x"], "outputs": ["y"], "body": [{"y": "x + 1"}]}},
-    "let": {"one": 1, "next": "N + 1", "place": {"N": "next"}},
+    "let": {"one": 1, "next": "N + 1", "place": {"N": "next"}, "rows": [{"tiling": "K", "tile": "BLOCK"}]},
 }
 
 
 def test_edits_parts_and_aliases_validate() -> None:
     VALIDATOR.validate(EXTENDING)
     VALIDATOR.validate({**EXTENDING, "graph": [{"x": {"part": "p", "x": "y"}}]})
+    VALIDATOR.validate({**EXTENDING, "constraints": "rows", "targets": {"cpu": {"constraints": "rows"}}})
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,20 @@ def test_alias_stands_for_an_expression_or_a_mapping() -> None:
     assert spec(graph, aliases) == spec(plain, "")
 
 
+def test_alias_stands_for_constraints_wherever_these_are() -> None:
+    by_rows = "[{tiling: N, tile: SIZE}, {hardware: {mma: auto}}]"
+    graph = "graph: [tile: {read: a}, {write: tile, to: c}]\n"
+    case = "targets: {cpu: {cases: [{when: [N > 9], params: {SIZE: 8}, constraints: CONSTRAINTS}]}}\n"
+    written = spec(graph + case.replace("CONSTRAINTS", by_rows), "params: {SIZE: 4}\n")
+    named = spec(graph + case.replace("CONSTRAINTS", "by_rows"), f"params: {{SIZE: 4}}\nlet: {{by_rows: {by_rows}}}\n")
+    assert named == written and len(named.targets["cpu"].cases[0].constraints or ()) == 2
+
+
+def test_mistake_in_constraints_with_a_name_is_shown_where_they_are_written() -> None:
+    graph = "graph: [tile: {read: a}, {write: tile, to: c}]\ntargets: {cpu: {constraints: by_rows}}\n"
+    assert "9:18: error[unknown-constraint]" in mistake(graph, "let: {by_rows: [{tilin: N, tile: 4}]}\n")
+
+
 def test_mistake_in_a_part_is_shown_there_with_its_use() -> None:
     text = mistake(GRAPH, PARTS.replace("top * by", "tip * by"))
     assert text.startswith("rows.wave.yaml:15:21: error[undefined-name]: 'tip' is not a value")

@@ -10,7 +10,7 @@ from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
 from wavespec.schema.builder import KernelBuilder
 from wavespec.schema.cases import case_for_sizes, cases_for_target
-from wavespec.schema.language.constraints import Hardware, Tiling, Workgroup
+from wavespec.schema.language.constraints import Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.language.models import Case, KernelSpec, Schedule, TargetOverride
 from wavespec.schema.load import loads
 from wavespec.schema.plans.find_roles import roles_of
@@ -421,6 +421,55 @@ def test_steps_across_whole_dims_have_what_registers_of_a_cpu_hold() -> None:
     spec = loads(f"{HEAD}dims: {{S: {{}}, G: {{}}, D: {{max: 128}}}}\n{tensors}graph:{graph}")
     found = [tiles(spec, "cpu", S=100, G=32, D=size) for size in (8, 16, 64)]
     assert [(one["S"], one["D"]) for one in found] == [(1, 8), (1, 16), (1, 64)]
+
+
+def waves(spec: KernelSpec, target: str, **sizes: int) -> dict[str, int]:
+    """What a wave has of each dim in the kernel of a call."""
+    plain = case_for_sizes(cases_for_target(spec, target), sizes).spec
+    values = resolve_params(plain)
+    return {one.dim: int(one.tile.evaluate(values)) for one in plain.constraints if isinstance(one, Wave)}
+
+
+@pytest.mark.parametrize("width", [64, 1000])
+def test_windows_of_waves_of_a_cpu_have_what_registers_hold_of_short_rows_as_of_long_ones(width: int) -> None:
+    graph = (
+        "  - a: {read: x, dims: [M, N, R, S], at: {H: M * 2 + R, W: N * 2 + S}}\n"
+        "  - t: {sum: a, dim: [R, S]}\n  - {write: t, to: y}\n"
+    )
+    tensors = "tensors: {x: {shape: [H, W], dtype: f32}, y: {shape: [M, N], dtype: f32, role: output}}\n"
+    dims = (
+        "dims: {H: {min: 3}, W: {min: 3}, R: {value: 3}, S: {value: 5}, M: {equals: (H - 3) // 2 + 1}, "
+        "N: {equals: (W - 5) // 2 + 1}}\n"
+    )
+    spec = loads(f"{HEAD}{dims.replace('W: {min: 3}', 'W: {min: 5}')}{tensors}graph:\n{graph}")
+    assert waves(spec, "cpu", H=99, W=2 * width + 3) == {"M": 1, "N": 4}
+
+
+@pytest.mark.parametrize("width", [64, 1000])
+def test_waves_of_a_cpu_have_a_register_of_what_lies_side_by_side_at_least(width: int) -> None:
+    graph = "  - a: {read: x}\n  - t: {max: a, dim: N}\n  - b: a - t\n  - {write: b, to: y}\n"
+    tensors = "tensors: {x: {shape: [M, N, K], dtype: f32}, y: {shape: [M, N, K], dtype: f32, role: output}}\n"
+    spec = loads(f"{HEAD}dims: {{M: {{}}, N: {{max: 16}}, K: {{}}}}\n{tensors}graph:\n{graph}")
+    assert waves(spec, "cpu", M=9, N=9, K=width) == {"M": 1, "K": 16}
+
+
+def test_steps_across_rows_of_a_cpu_are_shorter_where_more_is_computed_than_sums() -> None:
+    graph = """
+  - none: {register: [N], dtype: f32, value: 0}
+  - sums:
+      iterate: M
+      carry: {total: none}
+      body: [part: {read: x}, total: {sum: part, dim: M, init: total}]
+"""
+    tensors = "tensors: {x: {shape: [M, N], dtype: f32}, y: {shape: [N], dtype: f32, role: output}}\n"
+    sums = loads(f"{HEAD}dims: {{M: {{}}, N: {{}}}}\n{tensors}graph:{graph}  - {{write: sums.total, to: y}}\n")
+    powers = loads(
+        f"{HEAD}dims: {{M: {{}}, N: {{}}}}\n{tensors.replace('[N]', '[M, N]')}graph:{graph}"
+        "  - out:\n      iterate: M\n      carry: {}\n"
+        "      body: [again: {read: x}, r: exp(again) / sums.total, {write: r, to: y}]\n"
+    )
+    assert tiles(sums, "cpu", M=99, N=500) == {"N": 256, "M": 16}
+    assert tiles(powers, "cpu", M=99, N=500) == {"N": 256, "M": 4}
 
 
 def test_f32_products_with_operands_that_are_computed_have_waves_as_wide_as_their_instruction() -> None:

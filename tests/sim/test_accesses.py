@@ -315,6 +315,18 @@ def test_two_workgroups_that_write_one_output_differently_are_found() -> None:
     assert simulate(test, NVIDIA, {"A": np.array([1, 1], np.float32)}, {}).ok
 
 
+@pytest.mark.parametrize(("offset", "kinds"), [("lane + wave*32", set()), ("lane", {"race"})])
+def test_waves_do_not_share_a_place_in_shared_memory(offset: str, kinds: set[str]) -> None:
+    """Not even for the same value: nothing orders the two writes, although both run in step here."""
+    body = f"""
+    %a = constant {{value = 1}} : f32x1
+    store %a {{memory = "S", offset = [{offset}]}}
+    """
+    report = simulate(kernel(NVIDIA, [shared("S", 64)], body, waves=2), NVIDIA, {}, {})
+    assert report.kinds() == kinds
+    assert all("writes what several waves write" in finding.message for finding in report.findings)
+
+
 @pytest.mark.parametrize(("values", "kinds"), [((1, 1), set()), ((1, 2), {"race"})])
 def test_waves_that_store_one_element_of_an_output_agree(values: tuple[int, int], kinds: set[str]) -> None:
     """Each by an operation of its own, as waves with roles do."""

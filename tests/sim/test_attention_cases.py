@@ -137,7 +137,7 @@ def test_pages_are_copied_as_boxes(number: int, rows: int) -> None:
 
 
 def test_tiles_of_windows_differ_in_steps() -> None:
-    """Of those of three heads in turns, back and forth: all are there."""
+    """Of those of three heads, taken from a counter: all are there."""
     check(WINDOW, on_few(WINDOW, 2), {"H": 3, "M": 500, "N": 500, "D": 72})
 
 

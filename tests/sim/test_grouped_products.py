@@ -22,16 +22,22 @@ from wavespec.schema import loads
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.findings import SimulationReport
 from wavespec.sim.simt import simulate
-from wavespec.targets.machine import machines
+from wavespec.targets.machine import Machine, machines
 
-FEW = replace(machines("sm_90")[0], processors=3, clusters={2: 2})
-"""Every workgroup walks over tiles of several groups."""
+
+def few(processors: int) -> Machine:
+    """A machine whose workgroups walk over tiles of several groups."""
+    return replace(machines("sm_90")[0], processors=processors, clusters={2: 2})
+
+
+FEW = few(3)
 TILES = {
     "two waves": {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "WAVE_M": 64, "WAVE_N": 64},
     "two tiles of a wave": {"BLOCK_M": 128, "BLOCK_N": 32, "BLOCK_K": 64, "WAVE_M": 128, "WAVE_N": 32},
     "in turns": {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "WAVE_M": 64, "WAVE_N": 64},
     "clusters": {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "WAVE_M": 64, "WAVE_N": 64},
     "turned": {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "WAVE_M": 16, "WAVE_N": 64},
+    "last round shared": {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "WAVE_M": 64, "WAVE_N": 64},
 }
 GROUPS = {
     "uneven": (0, 131, 139, 300),
@@ -44,18 +50,19 @@ N, K, ROWS_BEHIND = 72, 136, 3
 
 
 @cache
-def kernel(tile: str) -> Kernel:
+def kernel(tile: str, processors: int = 3) -> Kernel:
     """Of the case for rows that boxes can copy, with small tiles."""
     (subject,) = (one for one in subjects("sm_90") if one.name == "grouped_gemm")
     spec: dict[str, Any] = yaml.safe_load(dump_yaml(subject.cases("sm_90")[-2].spec))
     spec["params"] |= TILES[tile]
     waves = {"producers": 1, "order": "ping_pong" if tile == "in turns" else "together"}
     workgroups = {"group": 2, "persistent": True, "cluster": 2 if tile == "clusters" else 1}
+    workgroups |= {"last_round": 8} if tile == "last round shared" else {}
     spec["schedule"] |= {"stages": 3, "waves": waves, "workgroups": workgroups}
-    return lower(loads(yaml.safe_dump(spec, sort_keys=False), "grouped_gemm.wave.yaml"), FEW)
+    return lower(loads(yaml.safe_dump(spec, sort_keys=False), "grouped_gemm.wave.yaml"), few(processors))
 
 
-def run(lowered: Kernel, offsets: Sequence[int]) -> tuple[SimulationReport, np.ndarray]:
+def run(lowered: Kernel, offsets: Sequence[int], machine: Machine = FEW) -> tuple[SimulationReport, np.ndarray]:
     """What the kernel does, and the product of each row with the weights of its group; 0 without one."""
     random = np.random.default_rng(0)
     rows, groups = offsets[-1] + ROWS_BEHIND, len(offsets) - 1
@@ -65,7 +72,7 @@ def run(lowered: Kernel, offsets: Sequence[int]) -> tuple[SimulationReport, np.n
     for group, (start, end) in enumerate(itertools.pairwise(offsets)):
         right[start:end] = x[start:end].astype(np.float64) @ w[group].astype(np.float64).T
     sizes = {"T": rows, "M": rows, "N": N, "K": K, "B": len(offsets), "G": groups}
-    return simulate(lowered, FEW, {"x": x, "w": w, "offsets": np.array(offsets, np.int32)}, sizes), right
+    return simulate(lowered, machine, {"x": x, "w": w, "offsets": np.array(offsets, np.int32)}, sizes), right
 
 
 def found(report: SimulationReport, right: np.ndarray) -> set[str]:
@@ -80,6 +87,16 @@ def found(report: SimulationReport, right: np.ndarray) -> set[str]:
 @pytest.mark.parametrize("groups", GROUPS)
 def test_each_row_is_multiplied_by_the_weights_of_its_group(tile: str, groups: str) -> None:
     report, right = run(kernel(tile), GROUPS[groups])
+    assert found(report, right) == set(), report.render()
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize(
+    "processors", [3, 5, pytest.param(7, marks=pytest.mark.rare), pytest.param(9, marks=pytest.mark.rare)]
+)
+def test_workgroups_share_out_the_last_round_of_all_groups(processors: int, groups: str) -> None:
+    """Of 4 to 8 tiles: a round and one or two of 3 and 5; of 7 and 9 no round, or one and one tile."""
+    report, right = run(kernel("last round shared", processors), GROUPS[groups], few(processors))
     assert found(report, right) == set(), report.render()
 
 

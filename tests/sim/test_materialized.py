@@ -21,10 +21,13 @@ _MX = (
     *({"M": rows, "N": 80, "K": 288} for rows in _ROWS_OF_ODD_SCALES),
     {"M": 70, "N": 72, "K": 96},
 )
+_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 40, 40, 40, 70, 70, 70, 130))
 _IMAGES = {"N": 2, "H": 6, "W": 10, "R": 3, "S": 3}
 _ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}
 _POINTS = {"R": 1, "S": 1}
 SIZES: dict[str, tuple[Sizes, ...]] = {
+    "linear_i4": _WEIGHTS,
+    "linear_i4_f16": _WEIGHTS,
     "matmul_mxf4": _MX,
     "matmul_mxf8": _MX,
     "conv2d_nchw": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from wavespec.emit.work import work_of
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size
@@ -95,7 +96,21 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
             *size_assumptions(asked, used, smallest_sizes(resolved)),
             *_assumptions(resolved.assumptions, resolved.values),
         ),
+        work=_work(kernel, resolved, used, values) if machine.backend == "llvm-cpu" else 0,
     )
+
+
+def _work(kernel: Kernel, resolved: ResolvedKernel, used: Container[str], values: Mapping[str, SizeExpr]) -> SizeExpr:
+    """What `work_of` says, by the sizes that a call knows."""
+    sizes: dict[str, SizeExpr] = {}
+    for name in resolved.computation.dims:
+        if name not in kernel.all_sizes:
+            sizes[name] = values[name]
+        elif kernel.size(name).is_const:
+            sizes[name] = kernel.size(name).value
+        else:
+            sizes[name] = name if name in used else expression_to_size(resolved.equals[name], {**values, **sizes})
+    return work_of(resolved.computation, sizes, resolved.values)
 
 
 def _strides(resolved: ResolvedKernel, name: str) -> tuple[Strides, tuple[SizeExpr, ...]]:

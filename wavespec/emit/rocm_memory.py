@@ -13,10 +13,11 @@ from wavespec.emit.rocm_symbols import RocmSymbols
 from wavespec.emit.store_runs import Forms
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
-from wavespec.ir.kernel import Memory, Op
+from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.names import dim_of_size
 from wavespec.ir.strided import number_of
 from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import LOAD, PACK
 from wavespec.runtime.artifact import Assumption
 
 LDS = "#gpu.address_space<workgroup>"
@@ -57,6 +58,8 @@ class RocmMemory(Emitter):
         """How far from where their loops are the lanes reach in a tensor, those beyond its end included."""
         self.from_start = set[str]()
         """Tensors that workgroups reach from their first element on, as nobody knows how far in front of a tile."""
+        self.wholes = _wholes(self.kernel)
+        self.whole = ""
 
     def begin(self) -> None:
         zero = self.text.constant(0, "index")
@@ -136,6 +139,7 @@ class RocmMemory(Emitter):
     def _load_shared(self, op: Op, memory: Memory, type_: str) -> str:
         """Masked-off lanes read the first elements, and take zeros for them."""
         size, memref = op.result.vector.elements, _lds_type(memory)
+        self._begin_whole(self.wholes.get(op.result.name, self.whole))
         index = self.indices.index(self.function.buffered(op, memory))
         holds = self._holds(op["mask"]) if op["mask"] else ""
         if holds:
@@ -148,6 +152,13 @@ class RocmMemory(Emitter):
         if holds:
             name = self.text.op(f"arith.select {holds}, {name}, {self.text.constant(0, type_)} : {type_}")
         return name
+
+    def _begin_whole(self, whole: str) -> None:
+        """LLVM reads two places of LDS at once into registers side by side, and then moves what belongs beside parts of
+        another vector: it does not look beyond this."""
+        if whole != self.whole:
+            self.whole = whole
+            self.text.do("amdgpu.sched_barrier allow = all")
 
     def _zeroed(self, name: str, valid: Expr, size: int, dtype: DType) -> str:
         """A vector as it was loaded, with zeros for the next row's elements; rows consist of whole words."""
@@ -355,6 +366,14 @@ def _cache(op: Op) -> int:
 
 def _lds_type(memory: Memory) -> str:
     return f"memref<{memory.elements.value * memory.buffers}x{mlir_type(memory.dtype)}, {LDS}>"
+
+
+def _wholes(kernel: Kernel) -> dict[str, str]:
+    """By the name of a value that is read from shared memory: the vector that it becomes a part of."""
+    shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
+    read = {op.result.name for op in kernel.walk() if op.is_(LOAD) and op["memory"] in shared}
+    packs = [op for op in kernel.walk() if op.is_(PACK)]
+    return {value.name: op.result.name for op in packs for value in op.operands if value.name in read}
 
 
 def _raw_type(size: int) -> str:

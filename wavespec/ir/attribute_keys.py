@@ -10,6 +10,7 @@ from typing import Literal
 Text = Literal[
     "a_major",
     "a_memory",
+    "again",
     "b_major",
     "b_memory",
     "cache",

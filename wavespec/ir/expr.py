@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from wavespec.ir.expr_divisor import divisor_of_sum
 from wavespec.ir.expr_printer import expr_to_text, sort_key
 from wavespec.ir.expr_value import evaluated
-from wavespec.ir.expr_xor import unpaired
+from wavespec.ir.expr_xor import parts, possible_bits, power_of_two
 
 Kind = Literal["const", "symbol", "sum", "product", "floordiv", "mod", "min", "max", "xor"]
 
@@ -410,20 +410,21 @@ def _mod(left: Expr, right: Expr) -> Expr:
 
 
 def _xor(left: Expr, right: Expr) -> Expr:
-    for a, b in ((left, right), (right, left)):
-        if b.is_const and b.value == 0:
-            return a
-    if left is right:
-        return const(0)
-    if left.is_const and right.is_const:
-        return const(left.value ^ right.value)
-    if (left_over := unpaired(left, right)) is not None:
-        return reduce(_xor, left_over, const(0))
-    a, b = sorted((left, right), key=_order)
+    """Terms in order, and behind them the bits of a constant that they have too; its others are added."""
+    constant, terms = parts(left, right)
+    if not terms:
+        return const(constant)
+    rest = reduce(_xor_of_two, sorted(terms, key=_order))
+    inside = constant & possible_bits(rest)
+    return (_xor_of_two(rest, const(inside)) if inside else rest) + (constant ^ inside)
+
+
+def _xor_of_two(a: Expr, b: Expr) -> Expr:
     high: int | None = None
     if a.low is not None and b.low is not None and min(a.low, b.low) >= 0 and a.high is not None and b.high is not None:
         high = (1 << max(a.high, b.high).bit_length()) - 1
-    return _intern("xor", (a, b), 0 if high is not None else None, high, 1, a.symbols | b.symbols)
+    divisor = min(power_of_two(a), power_of_two(b))
+    return _intern("xor", (a, b), 0 if high is not None else None, high, divisor, a.symbols | b.symbols)
 
 
 _BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {

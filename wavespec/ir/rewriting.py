@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
-from wavespec.ir.expr import Expr
+from wavespec.ir.expr import Expr, rebuilt
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.nodes import replace
 
@@ -26,10 +26,21 @@ def substituted(op: Op, replacement: Mapping[str, Expr]) -> Op:
     where it has none of them."""
     if not replacement or (op.region is None and op.symbols.isdisjoint(replacement)):
         return op
-    attributes = tuple([(key, _in_value(value, replacement)) for key, value in op.attributes])
+    attributes = tuple(
+        [(key, _in_value(value, lambda one: one.substitute(replacement))) for key, value in op.attributes]
+    )
     region = op.region
     if region:
         region = replace(region, ops=tuple(substituted(inner, replacement) for inner in region.ops))
+    return replace(op, attributes=attributes, region=region)
+
+
+def with_nodes(op: Op, known: Mapping[Expr, Expr]) -> Op:
+    """The operation with expressions in place of others, and of parts of them, inside its region as well."""
+    attributes = tuple([(key, _in_value(value, lambda one: _rebuilt(one, known))) for key, value in op.attributes])
+    region = op.region
+    if region:
+        region = replace(region, ops=tuple(with_nodes(inner, known) for inner in region.ops))
     return replace(op, attributes=attributes, region=region)
 
 
@@ -77,9 +88,22 @@ def _without_unused(ops: Sequence[Op], does_nothing_else: Callable[[Op], bool], 
     return tuple(reversed(kept))
 
 
-def _in_value(value: Any, replacement: Mapping[str, Expr]) -> Any:
+def _in_value(value: Any, change: Callable[[Expr], Expr]) -> Any:
     if isinstance(value, Expr):
-        return value.substitute(replacement)
+        return change(value)
     if isinstance(value, tuple):
-        return tuple(_in_value(item, replacement) for item in cast("tuple[Any, ...]", value))
+        return tuple(_in_value(item, change) for item in cast("tuple[Any, ...]", value))
     return value
+
+
+def _rebuilt(expr: Expr, known: Mapping[Expr, Expr]) -> Expr:
+    if expr in known:
+        return known[expr]
+    match expr.kind:
+        case "const" | "symbol":
+            return expr
+        case "sum":
+            terms = tuple((count, _rebuilt(term, known)) for count, term in expr.args[1])
+            return rebuilt("sum", (expr.args[0], terms))
+        case kind:
+            return rebuilt(kind, tuple(_rebuilt(argument, known) for argument in expr.args))

@@ -443,7 +443,7 @@ TILES_END: Final = _declare(
     "tiles_end",
     "->",
     "workgroups have something to do for the first `extent` elements of `dim` alone, which values say: what walks over "
-    "tiles leaves out the others",
+    "tiles leaves out the others, and so do waves of a tile",
     attributes={"dim": Kind.TEXT, "extent": Kind.EXPRESSION},
 )
 LET: Final = _declare(

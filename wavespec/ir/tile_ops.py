@@ -176,6 +176,7 @@ COPY: Final = _declare(
         "bounded": _later(Kind.TABLE, "distribute-copies"),
         "transpose": _later(Kind.TABLE, "distribute-copies"),
         "boxes": Attribute(Kind.TABLE, absent="lanes copy it", set_by="distribute-copies"),
+        "again": Attribute(Kind.TEXT, absent="none", set_by="distribute-copies"),
         "valid": Attribute(Kind.EXTENT, absent="all", set_by="distribute-copies"),
         "outside": Attribute(Kind.EXPRESSIONS, absent="nothing", set_by="distribute-copies"),
         "asynchronous": Attribute(Kind.FLAG, absent="false", set_by="distribute-copies"),

@@ -18,6 +18,7 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
+from wavespec.lower.rows_again import parts_of_rows, rows_again
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
 from wavespec.lower.turned_tiles import turned_blocks_of
@@ -51,9 +52,10 @@ class DistributeCopies(Pass):
                as it takes for remainders of a mapping by numbers to come again, columns outermost if those are divided;
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
                and that no workgroup finds empty: ``boxes``, each (start, extent) per dim, and an origin along each dim
-               of the tensor.  A mapping, of what is loaded too (``through``), may move a tile, and leave out its last
-               rows: the first ``valid`` are read.  One that counts over dims, or has windows move over them, stays,
-               and the boxes are in terms of the tile's dims.
+               of the tensor; ``again``, the dim whose first elements a box copies that would have none of the tensor.
+               A mapping, of what is loaded too (``through``), may move a tile, and leave out its last rows: the first
+               ``valid`` are read.  One that counts over dims, or has windows move over them, stays, and the boxes are
+               in terms of the tile's dims.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -68,8 +70,11 @@ class DistributeCopies(Pass):
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
             tensor = kernel.memory(op["source"])
             moved = _moved(op, tensor, shared) if kernel.producers and not may_be_empty(kernel, tensor) else None
-            if moved and (boxes := boxes_of(moved[1], shared, machine)) and _has_rows(moved[0], boxes, tensor, machine):
-                return (moved[0].with_(boxes=boxes),)
+            again = rows_again(op, kernel, shared) if moved else ""
+            parts = parts_of_rows(shared.shape[0].value) if again else 1
+            boxes = boxes_of(moved[1], shared, machine, parts) if moved else ()
+            if moved and boxes and _has_rows(moved[0], boxes, tensor, machine):
+                return (moved[0].with_(boxes=boxes, **({"again": again} if again else {})),)
             if kernel.producers and (boxes := _boxes_of_mapping(op, kernel, shared, machine)):
                 return (op.with_(boxes=boxes),)
             if kernel.producers and (pieces := in_pieces(op, kernel, shared, machine)):

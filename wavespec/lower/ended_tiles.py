@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.rewriting import copied
 from wavespec.ir.thread_ops import BIND, LOAD, PURE, TILES_END
 from wavespec.lower.base import fresh_names
 from wavespec.lower.carried_numbers import COUNT, Body, Numbers, computed, constant, loop_with
@@ -35,7 +36,7 @@ class EndedTiles:
     """The tiles of a kernel, in parts that say how many they have.
 
     ``outer``: which part a tile is of, ``inner``: which one of a part, as places along axes with their extents;
-    ``rest``: what is done for a tile.
+    ``rest``: what is done for a tile, and which of its elements have something to write.
     """
 
     def __init__(self, kernel: Kernel, places: Sequence[Expr]) -> None:
@@ -43,7 +44,7 @@ class EndedTiles:
         ends = [number for number, op in enumerate(body) if op.is_(TILES_END)]
         loads = feeding(body, ends)
         self._kernel, self._loads = kernel, tuple(body[number] for number in loads)
-        self.rest = tuple(op for number, op in enumerate(body) if number not in (*ends, *loads))
+        self.rest = tuple(op for number, op in enumerate(body) if number not in loads)
         used = frozenset[str]().union(*(op.symbols for op in self._loads))
         tiles = {split.dim: split for split in kernel.distribution.workgroup}
         extents = {f"wg{axis}": extent for axis, extent in enumerate(places)}
@@ -65,14 +66,17 @@ class EndedTiles:
         waves = {name for name, _ in self._kernel.waves}
         return is_loaded and used.isdisjoint({"lane", *own, *waves})
 
-    def around(self, starts: Numbers, body: Body, fresh: Callable[[str], str]) -> Op:
-        """A loop over all parts, which carries numbers, with what is done for one of them inside."""
+    def around(self, starts: Numbers, body: Body, fresh: Callable[[str], str], *, apart: bool = False) -> Op:
+        """A loop over all parts, which carries numbers, with what is done for one of them inside; ``apart``: it loads
+        values of its own."""
         places = in_order(PART, self.outer) if self.outer else {}
+        names: dict[str, Value] = {}
+        loads = [copied(op, fresh, names) for op in self._loads] if apart else self._loads
 
         def part(here: Numbers) -> tuple[Sequence[Op], Numbers]:
             inside, following = body(here)
             known = [let(name, place) for name, place in places.items() if not self._kernel.symbol(name).is_const]
-            return (*known, *self._loads, let(HERE.args[0], product(self.inner.values())), *inside), following
+            return (*known, *loads, let(HERE.args[0], product(self.inner.values())), *inside), following
 
         bounds = {"induction": PART.args[0], "lower": const(0), "upper": product(self.outer.values())}
         return loop_with(bounds, starts, part, fresh)

@@ -1,19 +1,20 @@
-"""The tiles of a launch and the processors go in; how workgroups share out the tiles of the last round comes out.
+"""Tiles and processors go in; how workgroups share out the tiles of the last round comes out.
 
-A round is as many tiles as the machine has processors.  Each tile of full rounds has one workgroup; those that are left
-have as many as there are processors for it, or three in two rounds of thirds.
+A round is as many tiles as there are processors.  Each tile of full rounds has one workgroup; those that are left have
+as many as there are processors for it, or three in two rounds of thirds.  What a workgroup does at a time, a tile or a
+part of one, is a piece; pieces are in the order of tiles.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
-from wavespec.ir.kernel import Kernel
-from wavespec.lower.tile_walk import MOST_TILES, product
+from wavespec.lower.tile_walk import MOST_TILES
 from wavespec.ops.shared_sum import MOST_PARTS
-from wavespec.targets.machine import Machine
 
 _SOME = 3
-PART = symbol("part", 0, MOST_PARTS - 1)
+PART = symbol("part_of_steps", 0, MOST_PARTS - 1)
 """Which part of the steps of its tile a workgroup has."""
 PARTS = symbol("parts", 1, MOST_PARTS)
 """How many parts the tile of a workgroup has: 1 in all rounds but the last one."""
@@ -25,53 +26,73 @@ _PIECE = symbol("piece", 0, MOST_TILES)
 _IN_LAST = symbol("in_last_round", 0, 1)
 _TILE = symbol("tile_of_piece", 0, MOST_TILES)
 SYMBOLS = (_WHOLE, _EACH, _PIECE, _IN_LAST, SHARED_TILE, PART, PARTS, _TILE)
-"""Those that `pieces_in_order` gives values."""
+"""Those that `LastRound` gives values."""
 
 
-def parts_of_last(kernel: Kernel, machine: Machine) -> Expr:
-    """How many workgroups each tile of the last round has; the grid is one of tiles."""
-    rest, processors, most = _rest(kernel, machine), machine.processors, kernel.distribution.last_round
-    parts = const(1)  # without a division by what is known in a launch alone
-    for count in range(2, most + 1):
-        parts = parts + _is_at_most(rest * count, processors)
-    if most >= _SOME:
-        is_more = _is_at_most(processors + 1, rest * 2)
-        parts = parts + is_more * _is_at_most(rest * _SOME, processors * 2) * (_SOME - 1)
-    return parts
+@dataclass(frozen=True, slots=True)
+class LastRound:
+    """So many ``tiles`` on so many ``processors``, where at ``most`` so many workgroups share out one."""
 
+    tiles: Expr
+    processors: int
+    most: int
 
-def pieces(kernel: Kernel, machine: Machine) -> Expr:
-    """Workgroups of the last round."""
-    return _rest(kernel, machine) * parts_of_last(kernel, machine)
+    @property
+    def pieces(self) -> Expr:
+        """Workgroups of the last round."""
+        return self._rest * self._parts
 
+    @property
+    def workgroups(self) -> Expr:
+        """Those of all rounds."""
+        return self._whole + self.pieces
 
-def workgroups(kernel: Kernel, machine: Machine) -> Expr:
-    """Those of all rounds."""
-    return _whole(kernel, machine) + pieces(kernel, machine)
+    @property
+    def most_pieces(self) -> int:
+        """Workgroups of the last round, whatever there are of tiles."""
+        return self.processors * (2 if self.most >= _SOME else 1)
 
+    def once(self) -> dict[str, Expr]:
+        """What is the same for all pieces, as values of symbols."""
+        return {_WHOLE.args[0]: self._whole, _EACH.args[0]: self._parts}
 
-def pieces_in_order(kernel: Kernel, machine: Machine, number: Expr) -> tuple[Expr, dict[str, Expr]]:
-    """The tile of workgroup ``number``, and values of `SYMBOLS`, in order."""
-    values = {
-        _WHOLE: _whole(kernel, machine),
-        _EACH: parts_of_last(kernel, machine),
-        _PIECE: maximum(0, number - _WHOLE),
-        _IN_LAST: _is_at_most(_WHOLE, number),
-        SHARED_TILE: _PIECE // _EACH,
-        PART: _PIECE - SHARED_TILE * _EACH,
-        PARTS: const(1) + (_EACH - 1) * _IN_LAST,
-        _TILE: minimum(number, _WHOLE + SHARED_TILE),
-    }
-    return _TILE, {known.args[0]: value for known, value in values.items()}
+    @staticmethod
+    def pieces_of(tiles: Expr) -> Expr:
+        """How many pieces the first ``tiles`` have, behind `once`."""
+        return tiles + maximum(0, tiles - _WHOLE) * (_EACH - 1)
 
+    @staticmethod
+    def at(number: Expr) -> tuple[Expr, dict[str, Expr]]:
+        """The tile of piece ``number``, and values of the other `SYMBOLS`, behind `once`, in order."""
+        values = {
+            _PIECE: maximum(0, number - _WHOLE),
+            _IN_LAST: _is_at_most(_WHOLE, number),
+            SHARED_TILE: _PIECE // _EACH,
+            PART: _PIECE - SHARED_TILE * _EACH,
+            PARTS: const(1) + (_EACH - 1) * _IN_LAST,
+            _TILE: minimum(number, _WHOLE + SHARED_TILE),
+        }
+        return _TILE, {known.args[0]: value for known, value in values.items()}
 
-def _rest(kernel: Kernel, machine: Machine) -> Expr:
-    return product(kernel.grid) % machine.processors
+    @property
+    def _rest(self) -> Expr:
+        return self.tiles % self.processors
 
+    @property
+    def _whole(self) -> Expr:
+        """Tiles of full rounds."""
+        return self.tiles // self.processors * self.processors
 
-def _whole(kernel: Kernel, machine: Machine) -> Expr:
-    """Tiles of full rounds."""
-    return product(kernel.grid) // machine.processors * machine.processors
+    @property
+    def _parts(self) -> Expr:
+        """How many workgroups each tile of the last round has."""
+        rest, parts = self._rest, const(1)  # without a division by what is known in a launch alone
+        for count in range(2, self.most + 1):
+            parts = parts + _is_at_most(rest * count, self.processors)
+        if self.most >= _SOME:
+            is_more = _is_at_most(self.processors + 1, rest * 2)
+            parts = parts + is_more * _is_at_most(rest * _SOME, self.processors * 2) * (_SOME - 1)
+        return parts
 
 
 def _is_at_most(left: Expr | int, right: Expr | int) -> Expr:

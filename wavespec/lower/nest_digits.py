@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import reduce
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const, maximum, minimum, symbol, total
+from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs, rewrite
+from wavespec.ir.rewriting import with_nodes
 from wavespec.ir.thread_ops import FOR, NAMES_A_SYMBOL
 from wavespec.lower.base import Pass
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope
@@ -73,7 +71,7 @@ def _nested(loop: Op, size: Expr, index: Expr) -> tuple[Op, tuple[Expr, Expr]]:
     remainder = symbol(f"{name}.remainder", 0, None if size.high is None else max(0, size.high - step), step)
     known = {index // size: quotient, index % size: remainder}
     whole = quotient * size_or_one
-    inside = tuple(_with_nodes(op, known) for op in loop.body.ops)
+    inside = tuple(with_nodes(op, known) for op in loop.body.ops)
     inner = _counting(loop, remainder, minimum(size_or_one, loop["upper"] - whole), step)
     inner = replace(inner, region=Region((), (let(name, whole + remainder), *inside), ()))
     outer = _counting(loop, quotient, (loop["upper"] + size_or_one - 1) // size_or_one, 1)
@@ -83,42 +81,3 @@ def _nested(loop: Op, size: Expr, index: Expr) -> tuple[Op, tuple[Expr, Expr]]:
 def _counting(loop: Op, index: Expr, upper: Expr, step: int) -> Op:
     attributes = {**dict(loop.attributes), "induction": index.args[0], "upper": upper, "step": const(step), "unroll": 1}
     return replace(loop, attributes=attribute_pairs(attributes))
-
-
-def _with_nodes(op: Op, known: Mapping[Expr, Expr]) -> Op:
-    """The operation with other expressions in place of some, inside its region as well."""
-    attributes = {key: _in_value(value, known) for key, value in op.attributes}
-    region = op.region
-    if region:
-        region = replace(region, ops=tuple(_with_nodes(inner, known) for inner in region.ops))
-    return replace(op, attributes=attribute_pairs(attributes), region=region)
-
-
-def _in_value(value: Any, known: Mapping[Expr, Expr]) -> Any:
-    if isinstance(value, Expr):
-        return _rebuilt(value, known)
-    if isinstance(value, tuple):
-        return tuple(_in_value(item, known) for item in cast("tuple[Any, ...]", value))
-    return value
-
-
-_BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "product": operator.mul,
-    "floordiv": lambda left, right: left // right,
-    "mod": operator.mod,
-    "min": minimum,
-    "max": maximum,
-    "xor": lambda left, right: left ^ right,
-}
-
-
-def _rebuilt(expr: Expr, known: Mapping[Expr, Expr]) -> Expr:
-    if expr in known:
-        return known[expr]
-    match expr.kind:
-        case "const" | "symbol":
-            return expr
-        case "sum":
-            return total(((const(expr.args[0]), 1), *((_rebuilt(term, known), count) for count, term in expr.args[1])))
-        case kind:
-            return reduce(_BUILD[kind], [_rebuilt(argument, known) for argument in expr.args])

@@ -22,6 +22,7 @@ from wavespec.lower.join_products import JoinProducts
 from wavespec.lower.join_waves import JoinWaves
 from wavespec.lower.keep_apart import KeepApart
 from wavespec.lower.keep_results import KeepResults
+from wavespec.lower.leave_out_waves import LeaveOutWaves
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.match_operands import MatchOperands
@@ -31,6 +32,7 @@ from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.pad_reads import PadReads
 from wavespec.lower.peel_edges import PeelEdges
+from wavespec.lower.peel_waves import PeelWaves
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
@@ -46,6 +48,7 @@ from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_last_round import ShareLastRound
 from wavespec.lower.share_out_powers import ShareOutPowers
+from wavespec.lower.share_quotients import ShareQuotients
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.shorten_sums import ShortenSums
@@ -113,10 +116,13 @@ PASSES: tuple[Pass, ...] = (
     ShareOutPowers(),
     PersistWorkgroups(),
     SpecializeWaves(),
+    LeaveOutWaves(),
     RoundCopies(),
     PipelineLoops(),
     SerializeWaves(),
     KeepApart(),
+    PeelWaves(),
+    ShareQuotients(),
     ReadInPlace(),
     FetchAhead(),
     DropChecks(),

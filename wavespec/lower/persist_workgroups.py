@@ -15,6 +15,8 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.carried_numbers import loop_with
 from wavespec.lower.dealt_tiles import DealtTiles
 from wavespec.lower.ended_tiles import EndedTiles, parts_in_turn
+from wavespec.lower.last_round import LastRound
+from wavespec.lower.pieces_in_turn import ALL, pieces_in_turn
 from wavespec.lower.taken_tiles import differ_in_steps, may_be_taken, taken
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
 from wavespec.lower.tile_walk import MOST_TILES, Walk, defined, in_bands, let, product
@@ -40,11 +42,13 @@ class PersistWorkgroups(Pass):
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
             same time share what they read.  The grid has one axis and at most one workgroup per processor, or as many
             as the schedule says (``count``).  Where tiles of a dim have an order, such as the longest first, they are
-            dealt out so that all have as much to do (`DealtTiles`).  Where values say how many steps tiles take,
-            workgroups ask a counter for the next one: ``for round`` ends with ``take_number``, and goes on while there
-            is a tile.  A cluster takes tiles that are neighbours along axis 0, the last of which may lie beyond the
-            edge.  Where ``tiles_end`` says so, tiles come in parts: ``for part`` around, with the loads that say how
-            many tiles a part has, and rounds that go on from part to part.
+            dealt out so that all have as much to do (`DealtTiles`).  Where values say how many steps tiles take, or an
+            order along an axis that has others around it does, workgroups ask a counter for the next one: ``for round``
+            ends with ``take_number``, and goes on while there is a tile.  A cluster takes tiles that are neighbours
+            along axis 0, the last of which may lie beyond the edge.  Where ``tiles_end`` says so, tiles come in parts:
+            ``for part`` around, with the loads that say how many tiles a part has, and rounds that go on from part to
+            part; it stays in each tile, for `LeaveOutWaves`.  Where workgroups share out the last round
+            (``last_round``), they take pieces, whole tiles and then parts of tiles, and all of them are there.
     Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule; ``end-of-launch``, ``end-not-uniform`` at
             the constraint.
     """
@@ -83,7 +87,10 @@ class PersistWorkgroups(Pass):
         by_machine = machine.raster_group if len(places) == 2 and not plan.has_orders else 1
         group = max(1, (plan.group or by_machine) // kernel.cluster)
         own = first // kernel.cluster
-        if most > 1 and may_be_taken(kernel, machine):
+        last = LastRound(ALL if ended else count, most, plan.last_round) if plan.last_round > 1 else None
+        if last is not None:
+            walk = pieces_in_turn(kernel, own, last, ended)
+        elif most > 1 and may_be_taken(kernel, machine):
             walk = taken(kernel, own, workers, count, ended)
         elif ended:
             walk = parts_in_turn(kernel, own, workers, ended)
@@ -99,10 +106,11 @@ class PersistWorkgroups(Pass):
         }
         kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank, *walk.symbols), values)
         before = [let("tiles", tiles)]
-        before += [let("workers", minimum(count, most))] if most > 1 else []
+        before += [let("workers", minimum(count, most))] if most > 1 and last is None else []
         before += [let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
         loops = walk.loops((*lets, *(ended.rest if ended else kernel.body)))
-        grid, memories = (minimum(tiles, most) * kernel.cluster,), (*kernel.memories, *walk.memories)
+        staying = const(most) if last else minimum(tiles, most)
+        grid, memories = (staying * kernel.cluster,), (*kernel.memories, *walk.memories)
         return replace(kernel, grid=grid, joined=(), memories=memories, body=(*before, *loops))
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import const, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
-from wavespec.ir.tile_ops import ITERATE
+from wavespec.ir.rewriting import substituted
+from wavespec.ir.tile_ops import ITERATE, TILES_END
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.lower.last_round import PART, PARTS, SHARED_TILE, pieces
-from wavespec.lower.split_k import is_sum, share_of_steps, values_of_zero
+from wavespec.lower.last_round import PART, PARTS, SHARED_TILE, LastRound
+from wavespec.lower.split_k import is_sum, values_of_zero
 from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
+from wavespec.lower.tile_walk import product
+from wavespec.schedule.feeding import feeding
 from wavespec.targets.machine import Machine
 
 
@@ -29,9 +33,10 @@ class ShareLastRound(Pass):
     """Give each of several workgroups a part of the steps of a tile of the last round.
 
     Before: a workgroup takes all steps of the loop over its tile.
-    After:  it takes those of its ``part`` of so many ``parts``, which `WalkGrid` says.  Behind the loop ``shared_sum``
-            adds up what they have, in memory of the launch, in the one that is there last; what follows is in a branch
-            that this one alone takes.
+    After:  it takes those of its part of so many ``parts``, counted from 0: `WalkGrid` says which, or
+            `PersistWorkgroups` where they stay.  Behind the loop ``shared_sum`` adds up what they have, in memory of
+            the launch, in the one that is there last; what follows is in a branch that this one alone takes, but for
+            what says where tiles end.
     Errors: ``last-round-not-possible`` at the schedule's workgroups.
     """
 
@@ -44,15 +49,16 @@ class ShareLastRound(Pass):
             return kernel
         loop = _loop_to_share(kernel, machine)
         at, (sums,), fresh = kernel.body.index(loop), loop.results, fresh_names(kernel)
-        lower, upper = share_of_steps(loop, PART, PARTS)
         own = replace(sums, name=fresh(sums.name))
         is_last, taken = symbol(fresh("is_last"), 0, 1), symbol(fresh("taken_by_last"), 0, 1)
         elements = math.prod(sums.tile.extents)
+        inside, ends = _apart_from_ends(kernel.body[at + 1 :])
+        last = LastRound(product(kernel.grid), machine.processors, plan.last_round)
         handed = Memory(
             f"{sums.name}.handed",
             sums.tile.dtype,
             ("piece", "element"),
-            (pieces(kernel, machine), const(elements)),
+            (const(last.most_pieces) if ends else last.pieces, const(elements)),
             "handed",
             span=loop.span,
         )
@@ -75,12 +81,29 @@ class ShareLastRound(Pass):
         }
         body = (
             *kernel.body[:at],
-            replace(loop.with_(lower=lower, extent=upper), results=(own,)),
+            replace(_of_part(loop, kernel.symbol(loop["induction"])), results=(own,)),
             Op("shared_sum", (own,), (sums,), attribute_pairs(joined), span=loop.span),
-            Op("iterate", (), (), attribute_pairs(branch), Region((), kernel.body[at + 1 :], ()), loop.span),
+            Op("iterate", (), (), attribute_pairs(branch), Region((), inside, ()), loop.span),
+            *ends,
         )
         kernel = kernel.with_symbols(PART, PARTS, SHARED_TILE, is_last, taken)
         return replace(kernel, body=body, memories=(*kernel.memories, handed, arrived))
+
+
+def _of_part(loop: Op, induction: Expr) -> Op:
+    """The steps of a part, counted from 0: places in rings of staged tiles are those of a loop over the whole tile."""
+    extent, step = loop["extent"], loop["step"].value
+    share = ceildiv(ceildiv(extent, step), PARTS) * step
+    first = PART * share
+    moved = substituted(loop.with_(extent=const(0)), {induction.args[0]: induction + first})
+    return moved.with_(extent=minimum(share, maximum(extent - first, 0)))
+
+
+def _apart_from_ends(ops: Sequence[Op]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """What is done with a tile, and what says where tiles end, which all parts have to know."""
+    ends = [number for number, op in enumerate(ops) if op.is_(TILES_END)]
+    known = sorted({*ends, *feeding(ops, ends)})
+    return tuple(op for number, op in enumerate(ops) if number not in known), tuple(ops[number] for number in known)
 
 
 def _loop_to_share(kernel: Kernel, machine: Machine) -> Op:
@@ -91,8 +114,8 @@ def _loop_to_share(kernel: Kernel, machine: Machine) -> Op:
 
     if not (machine.counters and machine.processors and kernel.producers):
         raise refuse("that takes waves that only copy, and a machine that counts workgroups")
-    if plan.persistent or plan.cluster > 1 or plan.split > 1:
-        raise refuse("that takes a workgroup for each tile")
+    if plan.cluster > 1 or plan.split > 1 or plan.workers or plan.roles.order == "ping_pong":
+        raise refuse("that takes workgroups of one processor each, which compute a tile at a time")
     loops = [op for op in kernel.body if op.is_(ITERATE)]
     if len(loops) != 1 or any(loops[0].get(key) is not None for key in ("once", "stride", "goes_on", "lower")):
         raise refuse("that takes one loop, over all tiles of its dim")

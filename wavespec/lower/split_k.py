@@ -248,7 +248,7 @@ def _is_total(body: Region, argument: Value, result: Value) -> bool:
     return added and used.count(argument) == 1 and result not in used
 
 
-def share_of_steps(loop: Op, rank: Expr, split: Expr | int) -> tuple[Expr, Expr]:
+def share_of_steps(loop: Op, rank: Expr, split: int) -> tuple[Expr, Expr]:
     """Where a workgroup's steps start and end."""
     first: Expr | None = loop.get("lower")
     extent, step = loop["extent"], loop["step"].value

@@ -27,11 +27,17 @@ _ROUNDS = symbol("rounds_before", 0, MOST_TILES)
 
 
 def may_be_taken(kernel: Kernel, machine: Machine) -> bool:
-    """Whether values say how tiles differ in steps, and waves that only copy can ask for the next one."""
+    """Whether no formula of the round shares steps out evenly, and waves that only copy can ask for the next tile.
+
+    That is so where values say how tiles differ in steps, and where places along an axis do that has an order and
+    others around it: a worker would meet the short ones of several planes in step with them, or never.
+    """
     roles = kernel.distribution.roles
     can_ask = kernel.producers > 0 and kernel.cluster == 1 and roles.order != "ping_pong"
+    ordered = {f"wg{split.axis}" for split in kernel.distribution.workgroup if split.order is not None}
+    inner = ordered - {f"wg{len(kernel.grid) - 1}"}
     loaded = {op["symbol"] for op in kernel.walk() if op.is_(BIND)}
-    return machine.counters and can_ask and differ_in_steps(kernel, loaded)
+    return machine.counters and can_ask and differ_in_steps(kernel, loaded | inner)
 
 
 def differ_in_steps(kernel: Kernel, said: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ir.thread_ops import ASYNC_COMMIT, BULK_COPY, COPY_ASYNC
@@ -141,6 +141,9 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
     for box in op["boxes"]:
         starts = {dim: const(start) for dim, (start, _) in zip(dims, box, strict=True)}
         corner = {dim: place + starts.get(dim, 0) for dim, place in origin.items()}
+        if (row := op.get("again")) and starts[row].value:
+            size = source.shape[source.dims.index(row)]
+            corner[row] *= minimum(1, maximum(0, size - corner[row]))
         if matrices:
             seen: dict[str, Any] = {"corner": matrices.corner(corner), "view": matrices.memory.shape}
         elif windows:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, minimum, symbol
 from wavespec.ir.kernel import Kernel
 from wavespec.lower.base import Pass
-from wavespec.lower.last_round import SYMBOLS, pieces_in_order, workgroups
+from wavespec.lower.last_round import SYMBOLS, LastRound
 from wavespec.lower.thread_properties import grid_is_of_a_launch, is_of_lanes
 from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, product
 from wavespec.targets.machine import Machine
@@ -38,7 +38,7 @@ class WalkGrid(Pass):
         return machine.concurrent_workgroups
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if kernel.distribution.last_round > 1:
+        if kernel.distribution.last_round > 1 and not kernel.distribution.persistent:
             return _in_pieces(kernel, machine)
         grid = _axes(kernel)
         group, chiplets = _walk(kernel, machine, is_band=tuple(grid)[:2] == (0, 1))
@@ -62,10 +62,11 @@ class WalkGrid(Pass):
 def _in_pieces(kernel: Kernel, machine: Machine) -> Kernel:
     """A launch of one axis: all tiles of full rounds, then the parts of the others."""
     first = symbol("id0", 0, MOST_TILES)
-    tile, values = pieces_in_order(kernel, machine, first)
     plan, named = kernel.distribution, {f"wg{axis}": extent for axis, extent in enumerate(kernel.grid)}
-    values |= in_bands(tile, named, max(1, plan.group or machine.raster_group))
-    grid = (workgroups(kernel, machine),)
+    last = LastRound(product(kernel.grid), machine.processors, plan.last_round)
+    tile, values = last.at(first)
+    values = {**last.once(), **values, **in_bands(tile, named, max(1, plan.group or machine.raster_group))}
+    grid = (last.workgroups,)
     kernel, lets = defined(kernel, (first, *SYMBOLS), values)
     return replace(kernel, grid=grid, body=(*lets, *kernel.body))
 

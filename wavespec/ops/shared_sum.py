@@ -19,7 +19,7 @@ MOST_PARTS = 16
 
 def to_thread(op: Op, context: ThreadContext) -> None:
     """Nothing where the tile has one part.  Else lanes lay down what they have, the workgroup counts itself, and the
-    last one takes what all have laid down, part after part, so that repeats are equal."""
+    last one takes what all have laid down, part after part, so that repeats are equal: of two, what the other has."""
     outer, own = context.build, context.fragments[op.operands[0].name]
     inside, sums, last = outer.nested(), _like(outer, own), outer.value("last", _COUNT, 1)
     arrived = _lay_down(op, sums, context, inside)
@@ -83,9 +83,14 @@ def _joined(
     added = tuple(
         step.elementwise("add", total, step.pack(loaded[total.name], total.name), hint=total.name) for total in totals
     )
-    zeros = tuple(inside.constant(0.0, memory.dtype, value.vector.elements) for value in sums)
-    total = inside.loop(part.args[0], 0, op["parts"], 1, zeros, totals, tuple(step.ops), added)
-    arguments = _like(build, sums)
+    of_two = maximum(0, minimum(1, 3 - op["parts"]))  # a sum of two is the same from either side
+    arguments, start = _like(build, sums), _like(inside, sums)
+    cleared = inside.nested()
+    zeros = tuple(cleared.constant(0.0, memory.dtype, value.vector.elements) for value in sums)
+    more = _symbol(context, "of_more", 1)
+    start = inside.loop(more.args[0], 0, 1 - of_two, 1, arguments, start, tuple(cleared.ops), zeros, once=True)
+    first, end = of_two * (1 - op["part"]), op["parts"] - of_two * op["part"]
+    total = inside.loop(part.args[0], first, end, 1, start, totals, tuple(step.ops), added)
     taken = _symbol(context, "taken_last", 1)
     return build.loop(taken.args[0], 0, is_last, 1, tuple(sums), arguments, tuple(inside.ops), total, once=True)
 

@@ -16,6 +16,7 @@ from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import index_of, mapped, moved_dims, places, taken
 from wavespec.ops.mapped_accesses import bound_values, indices_of
 from wavespec.ops.mapped_pieces import MappedTensor, mapped_pieces
+from wavespec.ops.parts_of_waves import first_of_equal
 from wavespec.schema.ops.take import Take
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def _through_memory(op: Op, context: ThreadContext) -> list[Value]:
         raise SharedInTurns(op.span, op.result.name)
     memory = _memory(op, context)
     nowhere = dict.fromkeys(memory.dims, const(0))
-    write_fragments(build, memory, own, nowhere, (), context.fragments[value.name], machine)
+    writers = first_of_equal(context.kernel, own) if machine.concurrent_waves else ()
+    write_fragments(build, memory, own, nowhere, (), context.fragments[value.name], machine, writers=writers)
     origin = context.origin(op)
     at, moved = dict(op["at"]), moved_dims(op)
     local = {dim: at[dim] if dim in moved else index_of(dim) - origin[dim] for dim in memory.dims}

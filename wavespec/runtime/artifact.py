@@ -217,6 +217,8 @@ class KernelArtifact:
     cases: tuple[ArtifactCase, ...] = ()
     scalars: tuple[ScalarParameter, ...] = ()
     steps: tuple[KernelArtifact, ...] = ()
+    work: SizeExpr = 0
+    """Of a kernel for a CPU, the instructions of a call, were each for one element; 0 where nobody counted them."""
 
     def __post_init__(self) -> None:
         dims = [dim.name for dim in self.dims]
@@ -391,6 +393,7 @@ class KernelArtifact:
             *(stride for tensor in self.tensors for stride in tensor.promised),
             *self.grid,
             *self.scratch_bytes,
+            self.work,
             *(size for one in self.tensor_maps for size in (*one.view, *(window.count for window in one.windows))),
             *(a.condition for a in (*self.assumptions, *conditions)),
         )

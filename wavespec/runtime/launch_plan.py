@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import prod
+from typing import Final
 
 from wavespec.ir.strided import offset_of, span_elements, stride_of
 from wavespec.runtime.artifact import DTYPE_BYTES, KernelArtifact, TensorParameter
 from wavespec.runtime.checks import LARGEST_SIZE
 from wavespec.runtime.size_expr import evaluate
+
+_SOME_WORK: Final = 16
+"""Of a place of all dims, where nobody counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,8 @@ class LaunchPlan:
     grid: tuple[int, int, int]
     workgroups: int
     """Product of `grid`; 0 means that there is nothing to launch."""
-    points: int
-    """Product of all dims: what the kernel computes with is no more than a few times that."""
+    work: int
+    """`KernelArtifact.work`; of one without, the product of all dims, a few times."""
     scratch_bytes: tuple[int, ...]
     member: int = 0
     """Index in `KernelArtifact.members` of the kernel that is for these sizes."""
@@ -79,7 +83,7 @@ def _plan(taken: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
         shapes=tuple(parameter.shape(sizes) for parameter in taken.tensors),
         grid=(x, y, z),
         workgroups=x * y * z,
-        points=prod(sizes[dim.name] for dim in taken.dims),
+        work=evaluate(taken.work, sizes) or _SOME_WORK * prod(sizes[dim.name] for dim in taken.dims),
         scratch_bytes=tuple(evaluate(expression, sizes) for expression in taken.scratch_bytes),
         starts=tuple(sizes[offset_of(t.name)] * DTYPE_BYTES[t.dtype] if is_one else 0 for t, is_one in strided),
         strides=tuple(_strides(tensor, sizes) if is_one else () for tensor, is_one in strided),

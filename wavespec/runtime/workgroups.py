@@ -31,9 +31,9 @@ STACK_BYTES: Final = 4 << 20
 """Stack of a thread while it runs workgroups, however small its own is; kernels may keep tiles on it."""
 _LOCAL_BYTES: Final = 4 << 20
 """Memory of a thread for packed panels, unless a kernel asks for more."""
-_ALONE: Final = 1 << 13
-"""Points of a kernel's dims that one thread computes sooner than it meets another, which may be asleep, or wait for a
-core that other processes have."""
+_OWN_WORK: Final = 1 << 17
+"""Instructions, each for one element, that a thread has to have to itself: in as many microseconds, four, a thread is
+brought in and waited for, by one that is awake and whose core nobody else has."""
 _GUARD: Final = mmap.PAGESIZE
 """Bytes at the end of a stack that nothing may touch: what grows over it stops there."""
 
@@ -133,7 +133,7 @@ class Workgroups:
         Returns:
             The launch, which takes the addresses of the other ones.
         """
-        is_alone, local_bytes = _is_alone(plan), self._code.local_bytes
+        most, local_bytes = _most_threads(plan), self._code.local_bytes
         made_at = _BUFFERS_AT - _CALL_AT + 8 * len(addresses)
         call = slice(_CALL_AT, _CALL_AT + self._call.size)
         pack_made = struct.Struct(f"<{made}Q").pack if made else None
@@ -141,7 +141,7 @@ class Workgroups:
 
         def launch(*places: int) -> None:
             nonlocal last
-            threads = 1 if is_alone else _threads(plan)
+            threads = 1 if most == 1 or _state["forked"] else min(torch.get_num_threads(), most)
             try:
                 space = _free.pop()
             except IndexError:
@@ -191,13 +191,9 @@ class Workgroups:
         return RuntimeError(f"{self._name}: takes other buffers or constants than the call has.")
 
 
-def _is_alone(plan: LaunchPlan) -> bool:
-    """Whether the caller's thread computes it, however many there are."""
-    return plan.workgroups == 1 or plan.points <= _ALONE
-
-
-def _threads(plan: LaunchPlan) -> int:
-    return 1 if _state["forked"] else min(torch.get_num_threads(), plan.workgroups)
+def _most_threads(plan: LaunchPlan) -> int:
+    """How many threads have enough work of a launch, however many there are."""
+    return max(1, min(plan.workgroups, plan.work // _OWN_WORK))
 
 
 @functools.cache

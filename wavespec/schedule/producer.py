@@ -9,7 +9,7 @@ from dataclasses import replace
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region
 from wavespec.ir.thread import Mask, row_axis
-from wavespec.ir.thread_ops import ATOMIC, BIND, BULK_COPY, COPY_ASYNC, FILLS, FOR, LET, LOAD, TAKE_NUMBER
+from wavespec.ir.thread_ops import ATOMIC, BIND, BULK_COPY, COPY_ASYNC, FILLS, FOR, LET, LOAD, PURE, TAKE_NUMBER
 from wavespec.schedule.buffer_ring import (
     BufferRing,
     copies_into,
@@ -66,7 +66,7 @@ class Producer:
             found += kept or [op]
         needed = feeding(found, own)
         for number in needed:
-            if found[number].region is not None:
+            if not _is_known_alike(self.kernel, found[number]):
                 raise ValuesNotShared(found[number].span)
         return tuple(found[number] for number in sorted({*own, *needed}))
 
@@ -178,6 +178,14 @@ class Producer:
         asynchronous = any(op.is_(COPY_ASYNC) for op in copies)
         inside += [make("async_commit"), make("async_wait", pending=0)] if asynchronous else []
         return [*inside, make("fence_async"), make("signal_arrive", signal=ring.full, index=index, bytes=0)]
+
+
+def _is_known_alike(kernel: Kernel, op: Op) -> bool:
+    """Whether it has no region, or is a loop over what all waves compute and load of inputs alike."""
+    inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
+    return op.region is None or all(
+        inner.is_(PURE, LET, BIND, FOR) or (inner.is_(LOAD) and inner["memory"] in inputs) for inner in op.walk()
+    )
 
 
 def _fills(loop: Op, ring: BufferRing) -> list[Op]:

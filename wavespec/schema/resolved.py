@@ -49,6 +49,8 @@ class Computation:
     """The graph, with plain ops in place of expressions."""
     types: Mapping[str, str]
     """The element type of every value of the graph."""
+    value_dims: Mapping[str, tuple[str, ...]] = field(repr=False)
+    """The dims of every value of the graph."""
 
     @property
     def name(self) -> str:
@@ -143,7 +145,8 @@ def computation_of(spec: KernelSpec) -> Computation:
         WavespecError: a parameter without a value, or what a target leaves out and the graph needs.
     """
     statements, types = plain_graph(spec)
-    return Computation(spec, resolve_params(spec), statements, {name: one.dtype for name, one in types.items()})
+    dtypes = {name: one.dtype for name, one in types.items()}
+    return Computation(spec, resolve_params(spec), statements, dtypes, {name: one.dims for name, one in types.items()})
 
 
 def resolve(spec: KernelSpec, target: str) -> ResolvedKernel:

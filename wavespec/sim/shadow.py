@@ -89,6 +89,17 @@ class _Record:
         self.step[index] = access.clocks.now
         self.ops[access.clocks.now] = access.op
 
+    def by_several_waves(self, access: Access) -> Flags:
+        """Of which elements of the access, the last one here, lanes of different waves are the actors: waves that run
+        in step here do not on a machine."""
+        shared = self.actor[access.index] == access.group
+        if isinstance(access.actors, int) or not some(shared):
+            return np.zeros(len(access.index), np.bool_)
+        waves = access.actors // access.clocks.kernel.lanes
+        one = np.zeros(self.elements, np.int32)
+        one[access.index] = waves
+        return shared & (one[access.index] != waves)
+
 
 class Shadow:
     """Per element of a memory: the last write, and of every group of actors the last read and the last update.
@@ -142,7 +153,8 @@ class Shadow:
     def write(self, access: Access, equal: Callable[[], Flags] | None = None) -> Iterator[Conflict]:
         """Record a write, or the start of an asynchronous one, which may happen at any time until it is waited for.
 
-        ``equal``: which elements hold what is written already, so that the order of both writes is all one.
+        ``equal``: which elements hold what is written already, so that the order of both writes is all one; without it
+        waves may not even write the same.
         """
         index, last = access.index, self._write
         writers, steps = last.actor[index], last.step[index]
@@ -158,6 +170,8 @@ class Shadow:
         yield from self._after_others(access, self._reads, "overwrites what another thread reads")
         yield from self._after_others(access, self._updates, "overwrites what another thread combines something with")
         last.set(access)
+        if equal is None and some(several := last.by_several_waves(access)):
+            yield from self._conflicts("race", "writes what several waves write", several, access, last)
 
     def take(self, access: Access) -> Iterator[Conflict]:
         """Record that other memory takes the bytes, of which nothing is left; writes and reads have to be over."""

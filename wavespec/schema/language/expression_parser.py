@@ -43,7 +43,7 @@ from wavespec.schema.language.expressions import (
 from wavespec.schema.language.synonyms import function_hints
 
 _DEEPEST = 32
-_MOST_NODES = 200
+_MOST_NODES = 400
 _QUOTES = "Inside of braces and brackets, an expression with a comma takes quotes: '{N: \"max(K, 1)\"}'."
 TOKEN_PATTERN = (
     r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"

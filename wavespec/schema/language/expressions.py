@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 
-LONGEST_EXPRESSION = 1024
+LONGEST_EXPRESSION = 4096
 """Characters of an expression."""
 
 PLACES: Mapping[str, str] = {

@@ -220,7 +220,7 @@ class _Graph:
             values=(*self._values(), *(self._ranks() if joined else ())),
         )
         once = self._decoded_once(roles, looped, reads)
-        turned = self._turned(once, first, reads) if once is not None and roles.products == 1 else None
+        turned = self._turned(once, first, reads) if once is not None and roles.products == 1 else ()
         return replace(roles, decoded_once=once, turned=turned)
 
     def _decoded_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
@@ -259,20 +259,25 @@ class _Graph:
             block=block,
         )
 
-    def _turned(self, once: Roles, product: Mma, reads: Mapping[str, Read]) -> Roles | None:
-        """Roles for a product that decodes its columns itself."""
+    def _turned(self, once: Roles, product: Mma, reads: Mapping[str, Read]) -> tuple[Roles, ...]:
+        """Roles for a product that decodes its columns itself, with scales as they are, and turned round."""
         lhs, rhs = product.lhs, product.rhs
         if rhs not in once.written or once.block:
-            return None
+            return ()
         made_of = reads_of((rhs, *(product.scales or ())[1:]), self.ops)
         (rows, *_), plain = once.operands, [op.name for op in made_of if not op.at]
-        return replace(
+        turned = replace(
             once,
             operands=tuple(dict.fromkeys((rows, *(op.tensor for op in made_of)))),
             decoded=True,
             staged=((self.types[lhs].dims, once.bits), *map(self._typed, plain)),
             written={name: dims for name, dims in once.written.items() if name == lhs},
         )
+        scales = {op.tensor: self.spec.tensors[op.tensor].shape for op in made_of if op.at}
+        if not scales or any(len(shape) != len(once.written[rhs]) for shape in scales.values()):
+            return (turned,)
+        written = {**turned.written, **{name: (*reversed(shape),) for name, shape in scales.items()}}
+        return turned, replace(turned, written=written, round=True)
 
     def _heads(self, rows: str, alone: Sequence[str]) -> tuple[str, str] | None:
         if not rows:

@@ -122,9 +122,8 @@ class _Plan:
         """Entries of the table, each with the roles it is for: first those of products that decode columns
         in registers, then of the sizes for which operands are decoded once, if there are some."""
         roles, entries = self.roles, (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
-        if roles.turned and with_cases:
-            turned = _Plan(self.spec, roles.turned)
-            yield from ((turned, entry) for entry in table.get("turned", ()))
+        for turned in roles.turned if with_cases else ():
+            yield from ((_Plan(self.spec, turned), entry) for entry in table.get("turned", ()))
         once = roles.decoded_once and _Plan(self.spec, roles.decoded_once)
         if once and with_cases and "decoded_once" in table and all(once._conditions({}, table)):
             yield from product((once, self), entries)
@@ -179,7 +178,8 @@ class _Plan:
         if asked:
             yield from whole_accesses(spec, roles.operands if asked == "operands" else spec.tensors)
         if asked == "staged":  # rows of scales have sizes that others decide
-            widest = {(spec.tensors[name].shape[-1], DTYPES[spec.tensors[name].dtype].bits) for name in roles.operands}
+            shapes = {name: roles.written.get(name, spec.tensors[name].shape) for name in roles.operands}
+            widest = {(shape[-1], DTYPES[spec.tensors[name].dtype].bits) for name, shape in shapes.items()}
             for dim, bits in sorted(widest):
                 yield parse_expression(f"{dim} % {WIDEST_BITS // max(8, bits)} == 0")
         if asked == "boxes":
@@ -286,6 +286,7 @@ class _Plan:
             "decoded": str(int(roles.decoded)),
             "scaled": str(int(roles.block > 0)),
             "made": str(roles.made),
+            "round": str(int(roles.round)),
             "once": str(roles.decoded_once.bits if roles.decoded_once else 0),
             "behind": str(int(roles.behind)),
             "joined": str(int(roles.joined)),

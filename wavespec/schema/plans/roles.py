@@ -85,9 +85,12 @@ class Roles:
     """The same where kernels of their own write what is decoded first, if they can."""
     written: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """What those write, each with its dims in their order."""
-    turned: Roles | None = None
+    turned: tuple[Roles, ...] = ()
     """The same where columns are decoded in registers beside their product, from what is staged; rows that are decoded
-    too are written first."""
+    too are written first. Behind it, if there are scales: those where kernels of their own turn these round, so that
+    their rows start where a widest access may."""
+    round: bool = False
+    """Whether scales are turned round."""
     made: int = 0
     """How many operands of a product are decoded."""
     block: int = 0

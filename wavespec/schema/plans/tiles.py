@@ -64,7 +64,8 @@ def tiles_of(
 
     Args:
         limits: of the target: `words` of 32 bits that a workgroup has for a value, `ordered` ones where lanes join them
-            in order, `short` ones that a wave has where dims are in no loop, and bytes of `shared` memory.
+            in order, `short` ones that a wave has where dims are in no loop, those of a `register`, and bytes of
+            `shared` memory.
         in_dims: an expression of the table in terms of the spec.
     """
     fitted = _Fitted(spec, roles, entry, limits, in_dims)
@@ -172,15 +173,20 @@ class _Fitted:
         self, tiles: Mapping[str, int], waves: Mapping[str, int]
     ) -> tuple[Mapping[str, int], Mapping[str, int]]:
         """Tiles and waves with at most `short` words of a value that has all of a dim, on machines that say so: what is
-        beyond registers goes to memory and back, element by element of a step."""
-        roles, most, step, wave = self.roles, self.limits.get("short"), dict(tiles), dict(waves)
+        beyond registers goes to memory and back, element by element of a step. Those that lie side by side fill one."""
+        roles, most, step = self.roles, self.limits.get("short"), dict(tiles)
         if most is None or roles.products or roles.ordered or not roles.whole:
             return tiles, waves
+        # A wave has all of the tile along a dim that has no wave.
+        wave = {dim: waves.get(dim, step[dim]) for dim in (roles.rows, roles.columns) if dim in step}
+        read = [one for one in self.spec.tensors.values() if one.role != "output"]
+        is_along = any(one.shape[-1:] == (roles.columns,) for one in read)
+        least = {roles.columns: self.limits["register"]} if is_along else {}
         for part, dims in ((step, roles.steps), (wave, (roles.columns, roles.rows))):
             for dim in dims:
-                while part.get(dim, 1) > 1 and self._words({**step, **wave}) > most:
+                while part.get(dim, 1) > least.get(dim, 1) and self._words({**step, **wave}) > most:
                     part[dim] = -(-part[dim] // 2)
-        return step, wave
+        return step, {dim: number for dim, number in wave.items() if dim in waves or number < step[dim]}
 
     def _widest(self, tiles: Mapping[str, int]) -> str:
         """The dim to halve for less shared memory: steps first."""

@@ -14,7 +14,7 @@ _EDITED = {"graph": "Statement", "constraints": "Constraint", "cases": "Case"}
 _DOCS = {
     "extends": "A spec to start from: a relative path inside the project. This file goes over it.",
     "member": "Where `extends` names a family: values of its parameters that tell one of its members from the others.",
-    "let": "Names for expressions and mappings, which stand for these in the rest of the spec.",
+    "let": "Names for expressions, mappings and constraints, which stand for these in the rest of the spec.",
     "parts": "Statements with inputs and outputs, which a graph uses as often as it likes: "
     "`name: {part: online_softmax, scores: products}`.",
     "like": "Another target, whose settings these go over.",
@@ -35,14 +35,15 @@ def allow_extends(schema: Schema) -> None:
         "properties": {
             "tensors": {"additionalProperties": {"required": tensor.pop("required")}},
             "scalars": {"additionalProperties": {"required": scalar.pop("required")}},
-            "constraints": {"type": "array"},
+            "constraints": {"type": ["array", "string"]},
             "graph": {"type": "array"},
         },
     }
     schema["required"] = ["apiVersion", "kind"]
     properties["extends"] = {"type": "string", "pattern": r"\.wave\.yaml$", "description": _DOCS["extends"]}
     properties["member"] = _named({"type": ["integer", "string"]}, _DOCS["member"])
-    properties["let"] = _named({"type": ["number", "string", "object"]}, _DOCS["let"])
+    constraints: Schema = {"type": "array", "items": {"$ref": "#/$defs/Constraint"}}
+    properties["let"] = _named({"anyOf": [{"type": ["number", "string", "object"]}, constraints]}, _DOCS["let"])
     properties["parts"] = _named({"$ref": "#/$defs/Part"}, _DOCS["parts"])
     definitions["TargetOverride"]["properties"]["like"] = {"enum": list(TARGETS), "description": _DOCS["like"]}
     _add_parts(definitions)

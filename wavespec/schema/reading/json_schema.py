@@ -18,8 +18,8 @@ SCHEMA_ID = "urn:wavespec:v1:kernel"
 FAMILY_SCHEMA_ID = "urn:wavespec:v1:family"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_ALIASED = ("at", "registers", "waves", "workgroups")
-"""Fields that are mappings of numbers and places, for which an alias may stand."""
+_ALIASED = ("at", "constraints", "registers", "waves", "workgroups")
+"""Fields that are constraints, or mappings of numbers and places, for which an alias may stand."""
 
 Schema = dict[str, Any]
 
@@ -37,8 +37,7 @@ def json_schema() -> Schema:
     definitions["Statement"] = _statement()
     plan: Schema = definitions["WorkgroupSchedule"]["properties"]
     definitions["WorkgroupSchedule"]["properties"] = {name: _of_types(field) for name, field in plan.items()}
-    for one in definitions.values():
-        fields = one.get("properties", {})
+    for fields in (root["properties"], *(one.get("properties", {}) for one in definitions.values())):
         fields |= {name: _or_alias(fields[name]) for name in _ALIASED if name in fields}
     schema: Schema = _surface({**root, "$defs": definitions})
     schema["properties"] = _with_dtypes(schema["properties"])

@@ -267,7 +267,7 @@ class _Aliases:
     def read(self, aliases: Node, root: MappingNode) -> Mapping[str, Node]:
         if not isinstance(aliases, MappingNode):
             self.errors.append(
-                WrongType(aliases.span, "names with expressions or mappings (a mapping)", "something else")
+                WrongType(aliases.span, "names with expressions, mappings or constraints (a mapping)", "something else")
             )
             return {}
         if len(aliases.entries) > _MOST:
@@ -279,8 +279,9 @@ class _Aliases:
                 self.errors.append(BadName(entry.key_span, entry.key, problem))
             elif what := taken.get(entry.key):
                 self.errors.append(AliasTaken(entry.key_span, entry.key, what))
-            elif not _is_flat(entry.value):
-                self.errors.append(WrongType(entry.value.span, "an expression or a mapping", "something else"))
+            elif not (_is_flat(entry.value) or _are_constraints(entry.value)):
+                expected = "an expression, a mapping or constraints"
+                self.errors.append(WrongType(entry.value.span, expected, "something else"))
             else:
                 self.written[entry.key] = entry
         for name in self.written:
@@ -308,6 +309,13 @@ def _is_flat(node: Node) -> bool:
     if isinstance(node, MappingNode):
         return all(isinstance(entry.value, ScalarNode) and _is_flat(entry.value) for entry in node.entries)
     return isinstance(node, ScalarNode) and not isinstance(node.value, bool | None)
+
+
+def _are_constraints(node: Node) -> bool:
+    """Whether it is a list of mappings, of expressions and of flat mappings as in `hardware: {mma: lanes}`."""
+    if not isinstance(node, SequenceNode):
+        return False
+    return all(isinstance(one, MappingNode) and all(_is_flat(part.value) for part in one.entries) for one in node.items)
 
 
 _SECTIONS = (

@@ -1,0 +1,81 @@
+"""Thread kernel in, thread kernel out: waves that lie inside of a tensor check nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import reduce
+from typing import ClassVar, Final
+
+from wavespec.ir.expr import Expr, at_most, const, maximum, minimum
+from wavespec.ir.kernel import Kernel, Op, rewrite
+from wavespec.ir.rewriting import copied
+from wavespec.ir.thread_ops import DOT, FOR, LOAD, MMA, STORE
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.thread_properties import is_of_lanes
+from wavespec.targets.machine import Machine
+
+_MOST_OPS: Final = 1000
+"""Of what stands twice: compilers take a second for as many."""
+_MOST_AT_ONCE: Final = 256
+"""The same where no loop is inside: a check for all of it is then little beside what is done."""
+
+
+class PeelWaves(Pass):
+    """Run the waves that lie inside of a tensor without bound checks, and those behind them with.
+
+    Before: a loop over waves loads and stores as much of a row as there is (``valid``), which the last wave alone may
+            have less of than it could.
+    After:  the loop stands there twice: up to the first wave that sticks out of its row, with plain accesses, and from
+            there on as it was.  Loops of products stay one, and such of very much code.
+    """
+
+    name: ClassVar[str] = "peel-waves"
+    requires = (is_of_lanes,)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return not machine.concurrent_waves
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        fresh = fresh_names(kernel)
+        return replace(kernel, body=rewrite(kernel.body, lambda op: _peeled(op, kernel, fresh), FOR))
+
+
+def _peeled(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    inside = [op for op in loop.walk() if op is not loop]
+    most = _MOST_OPS if any(op.is_(FOR) for op in inside) else _MOST_AT_ONCE
+    if loop.operands or loop["step"] != const(1) or len(inside) > most or any(op.is_(MMA, DOT) for op in inside):
+        return (loop,)
+    found = [*_rooms(loop, inside, kernel)]
+    if not found:
+        return (loop,)
+    checked = {left for left, _, _ in found}
+    steps = sorted({step for *_, step in found})
+    ends = [reduce(_least, (room for _, room, by in found if by == step)) // step for step in steps]
+    end = maximum(reduce(minimum, ends, loop["upper"]), loop["lower"])
+
+    def unchecked(op: Op) -> Op:
+        return op.with_(valid=None) if op.get("valid") in checked else op
+
+    (whole,) = rewrite((copied(loop, fresh, {}),), lambda op: (unchecked(op),))
+    return whole.with_(upper=end), loop.with_(lower=end)
+
+
+def _rooms(loop: Op, inside: list[Op], kernel: Kernel) -> Iterator[tuple[Expr, Expr, int]]:
+    """Of accesses what is left of their rows in a step of the loop, the elements of the steps in which that is enough,
+    and those of one step."""
+    name = loop["induction"]
+    own = {op[key] for op in inside for key in ("induction", "symbol") if op.get(key) is not None}
+    for op in inside:
+        left = op.get("valid") if op.is_(LOAD, STORE) else None
+        if left is None or name not in left.symbols or not own.isdisjoint(left.symbols):
+            continue
+        first = left.substitute({name: 0})
+        step = first - left.substitute({name: 1})
+        if step.is_const and step.value > 0 and left == first - kernel.symbol(name) * step:
+            size = (op.results or op.operands)[0].vector.elements
+            yield left, first - size + step, step.value
+
+
+def _least(left: Expr, right: Expr) -> Expr:
+    return left if at_most(left, right) else right if at_most(right, left) else minimum(left, right)
