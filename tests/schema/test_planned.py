@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bare import planned_anew, without_plan
-from tests.kernels import Subject, subjects
+from tests.kernels import SPECS, Subject, subjects
 from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
 from wavespec.schema.builder import KernelBuilder
@@ -82,6 +82,18 @@ def test_products_have_tiles_by_the_sizes_of_a_call() -> None:
         "K": 16,
     }  # no row starts where a wide access may
     assert tiles(spec, "cpu", M=1, N=4096, K=4096)["M"] == 64
+
+
+def test_steps_stay_in_pixels_whose_elements_are_vectors() -> None:
+    spec = loads((SPECS.parent / "tests/specs/conv_transpose2d_taps.wave.yaml").read_text(encoding="utf-8"))
+    sizes = {"N": 1, "H": 28, "W": 28, "O": 64, "M": 784}
+    steps = [tiles(spec, "cpu", **sizes, C=channels, K=4 * channels)["K"] for channels in (64, 24, 30)]
+    assert steps == [32, 64, 32]
+
+
+def test_short_rows_that_are_only_joined_come_in_waves_of_several() -> None:
+    spec = planned_anew(next(one.spec for one in subjects("cpu") if one.name == "argmax"))
+    assert [tiles(spec, "cpu", M=1000, N=columns) for columns in (64, 4096)] == [{"M": 64, "N": 8}, {"M": 8, "N": 128}]
 
 
 def test_every_target_has_a_plan_of_its_own() -> None:
