@@ -9,7 +9,7 @@ from math import prod
 from typing import Final
 
 from wavespec.runtime.size_expr import SizeExpr
-from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.expressions import EvaluationError, Expression
 from wavespec.schema.made_kernels import words_of
 from wavespec.schema.ops import Elementwise, Op, Register, Repeat, Size, Structured
 from wavespec.schema.resolved import Computation
@@ -63,7 +63,7 @@ _SERIES: Final = 10
 
 def work_of(computation: Computation, sizes: Mapping[str, SizeExpr], steps_of: Mapping[str, int]) -> SizeExpr:
     """The instructions of a call, were each for one element: what is read, computed and written, each as many times as
-    the dims have places that it is done for; of loops whose steps only values tell one step.
+    the dims have places that it is done for; of loops whose steps only values or sizes tell one step.
 
     Args:
         sizes: of all dims.
@@ -98,4 +98,7 @@ def _instructions(
 
 
 def _number(steps: Expression, values: Mapping[str, int]) -> int | None:
-    return int(steps.evaluate(values)) if values.keys() >= {*steps.names()} else None
+    try:
+        return int(steps.evaluate(values)) if values.keys() >= {*steps.names()} else None
+    except EvaluationError:  # `size(S)` is known inside the graph only
+        return None
