@@ -41,6 +41,7 @@ SPILLS = {
     "attention_masked_causal": {3: 132},
     "attention_masked_window": {2: 172, 3: 176},
     "attention_extend": {0: 56, 1: 32},
+    "attention_paged": {7: 32},
     "attention_ragged_causal": {0: 44},
     "conv2d_grouped_f32": {3: 176},
     "conv2d_nhwc": {23: 32},
