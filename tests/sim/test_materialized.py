@@ -27,7 +27,6 @@ _ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}
 _POINTS = {"R": 1, "S": 1}
 SIZES: dict[str, tuple[Sizes, ...]] = {
     "linear_i4": _WEIGHTS,
-    "linear_i4_f16": _WEIGHTS,
     "matmul_mxf4": _MX,
     "matmul_mxf8": _MX,
     "conv2d_nchw": (
