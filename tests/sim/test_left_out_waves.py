@@ -3,42 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
-from ml_dtypes import bfloat16
 
-from tests.kernels import subjects
-from tests.lower.gemms import NVIDIA
 from tests.sim.planted_bugs import Bug, planted
+from tests.sim.ragged import ragged, run_ragged
 from wavespec.ir.kernel import Kernel, Op, rewrite
-from wavespec.pipeline import lower
 from wavespec.sim.findings import SimulationReport
 from wavespec.sim.interleaving import Order
-from wavespec.sim.simt import simulate
 
-FEW = replace(NVIDIA, processors=2)
-STARTS = np.array([0, 200, 200, 230, 260, 290], np.int32)
-"""Of the first rows of sequences: of tiles of 128 rows those of the last three have none for the second wave of 64."""
 KEYS = np.array([0, 100, 100, 400, 700, 900], np.int32)
-"""Of their first keys: those have three and two steps, of two buffers."""
-
-
-@cache
-def ragged() -> Kernel:
-    """Of heads of up to 128 elements."""
-    (subject,) = (subject for subject in subjects("sm_90") if subject.name == "attention_ragged_full")
-    return lower(subject.cases("sm_90")[1].spec, FEW)
+"""Of the first keys of sequences: those have three and two steps, of two buffers."""
+HEADS_OF_128 = 1
+"""The case of heads of up to 128 elements: of tiles of 128 rows those of the last three sequences have none for the
+second wave of 64."""
 
 
 def run(kernel: Kernel, order: Order = "forward") -> SimulationReport:
-    sizes = {"T": 290, "S": 900, "H": 2, "G": 1, "D": 72, "E": 72, "L": len(STARTS), "B": len(STARTS) - 1}
-    sizes |= {"M": 290, "N": 900}
-    made, inputs = np.random.default_rng(0), [memory for memory in kernel.memories if memory.role == "input"]
-    tensors = {memory.name: made.normal(size=[sizes[dim] for dim in memory.dims]).astype(bfloat16) for memory in inputs}
-    tensors |= {"q_starts": STARTS, "k_starts": KEYS}
-    return simulate(kernel, FEW, tensors, sizes, order=order, scalars={"scale": 0.25})
+    return run_ragged(kernel, order, elements=72, key_starts=KEYS)
 
 
 def is_branch(op: Op, *, missing: bool) -> bool:
@@ -82,20 +65,20 @@ BUGS: dict[str, tuple[Bug, set[str]]] = {
 
 @pytest.mark.parametrize("order", ["forward", "reverse"])
 def test_a_right_kernel_is_clean(order: Order) -> None:
-    assert any(is_branch(op, missing=True) for op in ragged().walk())
-    report = run(ragged(), order)
+    assert any(is_branch(op, missing=True) for op in ragged(HEADS_OF_128).walk())
+    report = run(ragged(HEADS_OF_128), order)
     assert report.ok, report.render()
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_mistake_is_found(name: str) -> None:
     bug, kinds = BUGS[name]
-    found = run(bug(ragged())).kinds()
+    found = run(bug(ragged(HEADS_OF_128))).kinds()
     assert found & kinds, found
 
 
 def test_a_wave_with_rows_is_not_left_out() -> None:
     """Else its rows stay as they were, which nothing but results shows."""
-    right, wrong = (run(kernel).tensors["o"] for kernel in (ragged(), moved(8)(ragged())))
+    right, wrong = (run(kernel).tensors["o"] for kernel in (ragged(HEADS_OF_128), moved(8)(ragged(HEADS_OF_128))))
     different = sorted({int(row) for row in np.nonzero(right != wrong)[0]})
     assert different == [*range(192, 200)]
