@@ -12,7 +12,7 @@ from wavespec.emit.indices import Indices, is_natural
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import vector_type
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, const, total
+from wavespec.ir.expr import Expr, at_most, const, total
 from wavespec.ir.kernel import Op
 from wavespec.ir.quotients import without_remainders
 from wavespec.ir.thread import Mask
@@ -34,15 +34,28 @@ class Places(NamedTuple):
     rest: Exprs
 
 
+class Parts(NamedTuple):
+    """Elements lie side by side where these numbers are those of the first element, and from the first one on that has
+    others, as pixels do of one image and of the next; none where all do.  ``period``: how many in a row have the same,
+    at least; where that may be less than there are elements, there may be more parts than two."""
+
+    numbers: Exprs
+    period: Expr
+
+
 class ElementRun(NamedTuple):
-    """Elements of one tensor.  ``parts``: they lie side by side where these numbers are those of the first element, and
-    from the first one on that has others, as pixels do of one image and of the next; none where all do; None where they
-    lie in other ways."""
+    """Elements of one tensor.  ``parts``: None where they lie side by side in other ways."""
 
     length: int
     checks: Checks
     places: Places
-    parts: Exprs | None
+    parts: Parts | None
+
+    @property
+    def asked(self) -> Mask:
+        """What has to be known of sizes for the parts to be two at most."""
+        known = self.parts is None or at_most(const(self.length), self.parts.period)
+        return () if known or self.parts is None else ((const(self.length - 1), self.parts.period),)
 
 
 def run_of(ops: Sequence[Op], bytes_: int, indices: Indices) -> ElementRun | None:
@@ -58,11 +71,12 @@ def run_of(ops: Sequence[Op], bytes_: int, indices: Indices) -> ElementRun | Non
 
 
 @lru_cache(maxsize=1 << 10)
-def parts_side_by_side(offsets: Exprs) -> Exprs | None:
+def parts_side_by_side(offsets: Exprs) -> Parts | None:
     """What tells the two parts of a run apart: a quotient that is another one once at most, where all that does not
     follow from it is one more from element to element."""
+    count = len(offsets)
     if all(offset.beyond(offsets[0]) == number for number, offset in enumerate(offsets)):
-        return ()
+        return Parts((), const(count))
     whole = [without_remainders(offset) for offset in offsets]
     columns = columns_of([offset.terms() for offset in whole])
     if columns is None or any(one.constant_part() - whole[0].constant_part() != at for at, one in enumerate(whole)):
@@ -74,17 +88,19 @@ def parts_side_by_side(offsets: Exprs) -> Exprs | None:
             return None
         factors += [factor for factor in found if not are_same(factor)]
     quotient = factors[0] if len({*factors}) == 1 else None
-    return quotient if quotient and _least_period(quotient) >= len(offsets) else None
+    period = _period(quotient) if quotient else None
+    may_be = period is not None and (period.high is None or period.high >= count)
+    return Parts(quotient, period) if quotient and period is not None and may_be else None
 
 
-def _least_period(quotient: Exprs) -> int:
-    """How many numbers in a row have the same quotient, at least."""
-    period = 1
+def _period(quotient: Exprs) -> Expr | None:
+    """How many numbers in a row have the same quotient."""
+    period = const(1)
     while all(expr.kind == "floordiv" and expr.args[1] is quotient[0].args[1] for expr in quotient):
-        period *= quotient[0].args[1].low or 0
+        period *= quotient[0].args[1]
         quotient = tuple(expr.args[0] for expr in quotient)
     in_turn = all(expr.beyond(quotient[0]) == number for number, expr in enumerate(quotient))
-    return period if in_turn else 0
+    return period if in_turn else None
 
 
 def _places(offsets: list[Expr], indices: Indices) -> Places | None:
@@ -129,8 +145,8 @@ class ElementRuns:
             start = self._add(start, part)
         if run.parts is None or dtype.bits < self.masked_bits:
             name = self._gathered(run, dtype, start, zeros())
-        elif run.parts:
-            name = self._joined(run, dtype, start, run.parts)
+        elif run.parts.numbers:
+            name = self._joined(run, dtype, start, run.parts.numbers)
         else:
             name = self._masked(run, dtype, self._add(start, run.places.rest[0]), self._mask(run))
         bits, type_ = _bits(run, dtype), vector_type(dtype, run.length)
@@ -141,7 +157,9 @@ class ElementRuns:
 
     def _joined(self, run: ElementRun, dtype: DType, start: str, parts: Exprs) -> str:
         """Both parts, each as if all elements were as far apart."""
-        first, last = run.places.rest[0], run.places.rest[-1] - (run.length - 1) * dtype.bytes
+        first, last = (without_remainders(run.places.rest[lane]) for lane in (0, -1))
+        last -= (run.length - 1) * dtype.bytes
+        self.vectors.tell_lanes(parts, (0, run.length - 1))
         mask, loaded = self._mask(run), list[str]()
         for place, how in ((first, "eq"), (last, "ne")):
             part = self.vectors.compared(parts, (parts[0],) * run.length, how)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from wavespec.emit.indices import Indices, is_natural, is_wide
+from wavespec.emit.indices import Indices, is_wide
 from wavespec.emit.mlir_text import MlirText
-from wavespec.ir.expr import Expr, at_most, const, maximum, total
+from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, total
 
 Exprs = tuple[Expr, ...]
 """One for each lane."""
@@ -57,12 +57,27 @@ def _is_operation(column: Exprs) -> bool:
     kind, count = column[0].kind, len(column[0].args)
     if kind in ("symbol", "const", "sum", "xor") or any(e.kind != kind or len(e.args) != count for e in column):
         return False
-    if kind != "product" and any(map(is_wide, column)):
+    if kind != "product" and any(map(_is_long, column)):
         return False
-    if kind in ("floordiv", "mod") and not all(is_natural(expr.args) for expr in column):
+    if kind in ("floordiv", "mod") and not all(map(_is_counted, (part for expr in column for part in expr.args))):
         return False
     sides = arguments_of(column)
     return sides is not None and all(map(are_alike, sides))
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_counted(expr: Expr) -> bool:
+    """Whether a number is never negative, also where it is divided by a size that may be 0, which counts as 1."""
+    divided = expr.kind == "floordiv" and all(map(_is_counted, expr.args))
+    return divided or (expr.low is not None and expr.low >= 0)
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_long(expr: Expr) -> bool:
+    """Whether a number takes 64 bits: quotients and remainders take no more than what is divided."""
+    if expr.kind in ("floordiv", "mod") and all(map(_is_counted, expr.args)):
+        return any(map(_is_long, expr.args))
+    return is_wide(expr)
 
 
 class IndexVectors:
@@ -73,7 +88,7 @@ class IndexVectors:
 
     def vector(self, exprs: Exprs, bits: int) -> str:
         """SSA name of a vector of the lanes' numbers, of so many bits."""
-        own = 64 if any(map(is_wide, exprs)) else 32
+        own = 64 if any(map(_is_long, exprs)) else 32
         name = self._once(own, exprs, lambda depth: self._sum(exprs, own, depth))
         if own == bits:
             return name
@@ -83,10 +98,45 @@ class IndexVectors:
 
     def compared(self, left: Exprs, right: Exprs, how: str) -> str:
         """SSA name of a vector of bits, by the predicate ``how`` of a comparison of integers."""
-        bits = 64 if any(map(is_wide, (*left, *right))) else 32
+        bits = 64 if any(map(_is_long, (*left, *right))) else 32
+        if bits == 64 and how == "ult" and (inside := self._inside(left, right)):
+            return inside
         a, b = self.vector(left, bits), self.vector(right, bits)
         depth = max(self.indices.depth_of(side[0].symbols) for side in (left, right))
         return self.text.op(f"arith.cmpi {how}, {a}, {b} : {self._type(left, bits)}", depth)
+
+    def _inside(self, places: Exprs, sizes: Exprs) -> str:
+        """SSA name of a vector of bits: places that are not outside of a size, compared in 32 bits; none where what lanes
+        add to what they share is no number of 31 bits.
+
+        What they share may be cut off at 31 bits and a sign: it is beyond every size then, or so far in front that no lane
+        comes back, and no sum of both has more than 32 bits.
+        """
+        columns = columns_of([place.terms() for place in places])
+        if columns is None or not are_same(sizes) or _is_long(sizes[0]):
+            return ""
+        shared = total((column[0], by) for by, column in columns if are_same(column))
+        own = [column for by, column in columns if not are_same(column) and by == 1]
+        numbers = {place.constant_part() for place in places}
+        if len(own) != 1 or len(columns) != 1 + sum(are_same(column) for _, column in columns) or len(numbers) > 1:
+            return ""
+        if any(_is_long(lane) or not _is_counted(lane) for lane in own[0]):
+            return ""
+        base = minimum(maximum(shared + numbers.pop(), -(2**31)), 2**31 - 1)
+        depth = max(self.indices.depth_of(side[0].symbols) for side in (places, sizes))
+        type_ = self._type(places, 32)
+        lanes, from_, size = (self.vector(exprs, 32) for exprs in (own[0], (base,) * len(places), sizes))
+        return self.text.op(f"arith.cmpi ult, {self._join('addi', lanes, from_, type_, depth)}, {size} : {type_}", depth)
+
+    def tell_lanes(self, exprs: Exprs, lanes: Sequence[int]) -> None:
+        """Take what these lanes have from the vector, wherever it is asked for: a number is not divided again."""
+        name, type_ = self.vector(exprs, 32), self._type(exprs, 32)
+        for lane in lanes:
+
+            def taken(depth: int, lane: int = lane) -> str:
+                return self.text.op(f"vector.extract {name}[{lane}] : i32 from {type_}", depth)
+
+            self.indices.know(exprs[lane], 32, taken)
 
     def _once(self, bits: int, exprs: Exprs, make: Callable[[int], str]) -> str:
         return self.indices.once((bits, exprs), exprs[0], make)
