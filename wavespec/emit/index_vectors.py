@@ -182,16 +182,28 @@ class IndexVectors:
         return result
 
     def _divided(self, kind: str, column: Exprs, bits: int, depth: int) -> str:
-        """By numbers of 53 bits, which have each quotient of 32 bits exactly enough: no machine divides vectors of
-        integers."""
+        """By numbers of 53 bits: no machine divides vectors of integers.
+
+        Of ``(x + 1/2) / d`` the whole part is that of ``x / d``, and no quotient is nearer to another one than ``1/2d``:
+        2²¹ times what a reciprocal and a product of numbers of 31 bits err, so that nothing is divided in a loop.
+        """
         values, sizes = (tuple(expr.args[side] for expr in column) for side in (0, 1))
         sizes = tuple(self._at_least_one(size) for size in sizes)
         type_, double = self._type(column, 32), f"vector<{len(column)}xf64>"
         value, size = self.vector(values, 32), self.vector(sizes, 32)
 
+        def constant(number: float) -> str:
+            return self.text.op(f"arith.constant dense<{number}> : {double}", 0)
+
+        def reciprocal(at: int) -> str:
+            one, number = constant(1.0), self.text.op(f"arith.sitofp {size} : {type_} to {double}", at)
+            return self._join("divf", one, number, double, at)
+
         def quotient(at: int) -> str:
-            a, b = (self.text.op(f"arith.sitofp {name} : {type_} to {double}", at) for name in (value, size))
-            return self.text.op(f"arith.fptosi {self._join('divf', a, b, double, at)} : {double} to {type_}", at)
+            by = self.indices.once(("reciprocal", len(column)), sizes[0], reciprocal)
+            number = self.text.op(f"arith.sitofp {value} : {type_} to {double}", at)
+            number = self._join("addf", number, constant(0.5), double, at)
+            return self.text.op(f"arith.fptosi {self._join('mulf', number, by, double, at)} : {double} to {type_}", at)
 
         result = self.indices.once(("quotient", values, sizes), values[0] // sizes[0], quotient)
         if kind == "mod":
