@@ -44,7 +44,9 @@ class CpuMemory(Emitter):
         self.addresses: dict[str, str] = {}
         self.zeros = self.row_of_zeros = ""
         masked_bits = self.machine.masked_bits if self.machine.element_masks else 64
-        self.elements = ElementRuns(self.text, self.indices, masked_bits)
+        self.elements = ElementRuns(
+            self.text, self.indices, masked_bits, masks_are_vectors=bool(self.machine.masked_bits)
+        )
 
     def run(self, ops: Sequence[Op], start: int) -> int:
         """Loads, stores, atomic operations or sums with bound checks that follow each other."""

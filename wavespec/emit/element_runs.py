@@ -4,7 +4,7 @@ comes out."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from wavespec.emit.index_vectors import Exprs, IndexVectors, are_alike, are_same, arguments_of, columns_of
@@ -133,10 +133,12 @@ class ElementRuns:
 
     Args:
         masked_bits: the smallest elements that the machine leaves out of a vector one by one.
+        masks_are_vectors: of such elements, not bits of their own.
     """
 
-    def __init__(self, text: MlirText, indices: Indices, masked_bits: int) -> None:
+    def __init__(self, text: MlirText, indices: Indices, masked_bits: int, *, masks_are_vectors: bool) -> None:
         self.text, self.indices, self.masked_bits = text, indices, masked_bits
+        self.masks_are_vectors = masks_are_vectors
         self.vectors = IndexVectors(text, indices)
 
     def load(self, run: ElementRun, dtype: DType, start: str, zeros: Callable[[], str]) -> str:
@@ -160,12 +162,37 @@ class ElementRuns:
         first, last = (without_remainders(run.places.rest[lane]) for lane in (0, -1))
         last -= (run.length - 1) * dtype.bytes
         self.vectors.tell_lanes(parts, (0, run.length - 1))
-        mask, loaded = self._mask(run), list[str]()
-        for place, how in ((first, "eq"), (last, "ne")):
-            part = self.vectors.compared(parts, (parts[0],) * run.length, how)
-            part = self.text.op(f"arith.andi {mask}, {part} : vector<{run.length}xi1>")
+        outside = self._outside(run) if self.masks_are_vectors else ""
+        mask = "" if outside else self._mask(run)
+        loaded: list[str] = []
+        for place, lane, how in ((first, 0, "eq"), (last, -1, "ne")):
+            if outside:  # where both parts are one, it is loaded twice
+                part = self._none(outside, self.vectors.unlike(parts, lane), run.length)
+            else:
+                part = self.vectors.compared(parts, (parts[0],) * run.length, how)
+                part = self.text.op(f"arith.andi {mask}, {part} : vector<{run.length}xi1>")
             loaded.append(self._masked(run, dtype, self._add(start, place), part))
         return self.text.op(f"arith.ori {', '.join(loaded)} : {_bits(run, dtype)}")
+
+    def _outside(self, run: ElementRun) -> str:
+        """SSA name of numbers of 32 bits that are 0 where an element is there, of a few instructions each where masks are
+        vectors; none where a check takes more bits."""
+        found = [self.vectors.beyond(*pair) for pair in run.checks.inside]
+        found += [self.vectors.behind(*pair) for pair in run.checks.below]
+        if not all(found):
+            return ""
+        type_ = f"vector<{run.length}xi32>"
+        if run.checks.shared:
+            none, all_ = (self.text.constant(number, "i32") for number in (0, -1))
+            how = self.text.op(f"arith.select {self.indices.inside(run.checks.shared)}, {none}, {all_} : i32")
+            found.append(self.text.op(f"vector.broadcast {how} : i32 to {type_}"))
+        return reduce(lambda one, other: self.text.op(f"arith.ori {one}, {other} : {type_}"), found)
+
+    def _none(self, one: str, other: str, length: int) -> str:
+        """SSA name of a vector of bits: both are 0."""
+        type_ = f"vector<{length}xi32>"
+        either = self.text.op(f"arith.ori {one}, {other} : {type_}")
+        return self.text.op(f"arith.cmpi eq, {either}, {self.text.constant(0, type_)} : {type_}")
 
     def _masked(self, run: ElementRun, dtype: DType, address: str, mask: str) -> str:
         """From an address on, which may be outside of the tensor."""

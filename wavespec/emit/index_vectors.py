@@ -99,34 +99,57 @@ class IndexVectors:
     def compared(self, left: Exprs, right: Exprs, how: str) -> str:
         """SSA name of a vector of bits, by the predicate ``how`` of a comparison of integers."""
         bits = 64 if any(map(_is_long, (*left, *right))) else 32
-        if bits == 64 and how == "ult" and (inside := self._inside(left, right)):
-            return inside
-        a, b = self.vector(left, bits), self.vector(right, bits)
-        depth = max(self.indices.depth_of(side[0].symbols) for side in (left, right))
-        return self.text.op(f"arith.cmpi {how}, {a}, {b} : {self._type(left, bits)}", depth)
+        if bits == 64 and how == "ult" and not any(map(_is_long, right)) and (cut := self._cut(left)):
+            a, bits = cut, 32
+        else:
+            a = self.vector(left, bits)
+        b = self.vector(right, bits)
+        return self.text.op(f"arith.cmpi {how}, {a}, {b} : {self._type(left, bits)}", self._depth(left, right))
 
-    def _inside(self, places: Exprs, sizes: Exprs) -> str:
-        """SSA name of a vector of bits: places that are not outside of a size, compared in 32 bits; none where what lanes
-        add to what they share is no number of 31 bits.
+    def beyond(self, places: Exprs, sizes: Exprs) -> str:
+        """SSA name of a vector of 32 bits that are 0 where a place is from 0 to less than a size; none where it takes
+        more."""
+        if any(_is_long(size) or size.low is None or size.low < 1 for size in sizes):
+            return ""
+        place = self._cut(places) if any(map(_is_long, places)) else self.vector(places, 32)
+        if not place:
+            return ""
+        last, type_, depth = self.vector(tuple(s - 1 for s in sizes), 32), self._type(places, 32), self._depth(places, sizes)
+        return self._join("subi", self._join("maxui", place, last, type_, depth), last, type_, depth)
+
+    def behind(self, left: Exprs, right: Exprs) -> str:
+        """SSA name of a vector of 32 bits that are 0 where a number is less than another one; none where that takes more."""
+        if any(_is_long(side) or not _is_counted(side) for side in (*left, *right)):
+            return ""
+        type_, depth = self._type(left, 32), self._depth(left, right)
+        a, b = self.vector(left, 32), self.vector(tuple(side - 1 for side in right), 32)
+        return self._join("shrsi", self._join("subi", b, a, type_, depth), self.text.constant(31, type_), type_, depth)
+
+    def unlike(self, exprs: Exprs, lane: int) -> str:
+        """SSA name of a vector of 32 bits that are 0 where a lane has what this one has."""
+        own, one = (self.vector(each, 32) for each in (exprs, (exprs[lane],) * len(exprs)))
+        return self._join("xori", own, one, self._type(exprs, 32), self._depth(exprs))
+
+    def _depth(self, *sides: Exprs) -> int:
+        return max(self.indices.depth_of(side[0].symbols) for side in sides)
+
+    def _cut(self, places: Exprs) -> str:
+        """SSA name of places in 32 bits without a sign, as good as they are for comparisons with sizes; none where what
+        lanes add to what they share is no number of 31 bits.
 
         What they share may be cut off at 31 bits and a sign: it is beyond every size then, or so far in front that no lane
         comes back, and no sum of both has more than 32 bits.
         """
-        columns = columns_of([place.terms() for place in places])
-        if columns is None or not are_same(sizes) or _is_long(sizes[0]):
+        columns, numbers = columns_of([place.terms() for place in places]), {place.constant_part() for place in places}
+        if columns is None or len(numbers) > 1:
             return ""
-        shared = total((column[0], by) for by, column in columns if are_same(column))
-        own = [column for by, column in columns if not are_same(column) and by == 1]
-        numbers = {place.constant_part() for place in places}
-        if len(own) != 1 or len(columns) != 1 + sum(are_same(column) for _, column in columns) or len(numbers) > 1:
+        own = [(by, column) for by, column in columns if not are_same(column)]
+        if len(own) != 1 or own[0][0] != 1 or any(_is_long(lane) or not _is_counted(lane) for lane in own[0][1]):
             return ""
-        if any(_is_long(lane) or not _is_counted(lane) for lane in own[0]):
-            return ""
-        base = minimum(maximum(shared + numbers.pop(), -(2**31)), 2**31 - 1)
-        depth = max(self.indices.depth_of(side[0].symbols) for side in (places, sizes))
-        type_ = self._type(places, 32)
-        lanes, from_, size = (self.vector(exprs, 32) for exprs in (own[0], (base,) * len(places), sizes))
-        return self.text.op(f"arith.cmpi ult, {self._join('addi', lanes, from_, type_, depth)}, {size} : {type_}", depth)
+        shared = total((column[0], by) for by, column in columns if are_same(column)) + numbers.pop()
+        base = minimum(maximum(shared, -(2**31)), 2**31 - 1)
+        lanes, from_ = (self.vector(exprs, 32) for exprs in (own[0][1], (base,) * len(places)))
+        return self._join("addi", lanes, from_, self._type(places, 32), self._depth(places))
 
     def tell_lanes(self, exprs: Exprs, lanes: Sequence[int]) -> None:
         """Take what these lanes have from the vector, wherever it is asked for: a number is not divided again."""
