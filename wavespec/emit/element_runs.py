@@ -150,7 +150,9 @@ class ElementRuns:
         elif run.parts.numbers:
             name = self._joined(run, dtype, start, run.parts.numbers)
         else:
-            name = self._masked(run, dtype, self._add(start, run.places.rest[0]), self._mask(run))
+            outside = self._outside(run)
+            mask = self._none(outside, run.length) if outside else self._mask(run)
+            name = self._masked(run, dtype, self._add(start, run.places.rest[0]), mask)
         bits, type_ = _bits(run, dtype), vector_type(dtype, run.length)
         return name if bits == type_ else self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
 
@@ -162,12 +164,13 @@ class ElementRuns:
         first, last = (without_remainders(run.places.rest[lane]) for lane in (0, -1))
         last -= (run.length - 1) * dtype.bytes
         self.vectors.tell_lanes(parts, (0, run.length - 1))
-        outside = self._outside(run) if self.masks_are_vectors else ""
+        outside = self._outside(run)
         mask = "" if outside else self._mask(run)
         loaded: list[str] = []
         for place, lane, how in ((first, 0, "eq"), (last, -1, "ne")):
             if outside:  # where both parts are one, it is loaded twice
-                part = self._none(outside, self.vectors.unlike(parts, lane), run.length)
+                part = self.vectors.unlike(parts, lane)
+                part = self._none(self.text.op(f"arith.ori {outside}, {part} : vector<{run.length}xi32>"), run.length)
             else:
                 part = self.vectors.compared(parts, (parts[0],) * run.length, how)
                 part = self.text.op(f"arith.andi {mask}, {part} : vector<{run.length}xi1>")
@@ -176,10 +179,12 @@ class ElementRuns:
 
     def _outside(self, run: ElementRun) -> str:
         """SSA name of numbers of 32 bits that are 0 where an element is there, of a few instructions each where masks are
-        vectors; none where a check takes more bits."""
+        vectors; none where they are not, or a check takes more bits."""
+        if not self.masks_are_vectors:
+            return ""
         found = [self.vectors.beyond(*pair) for pair in run.checks.inside]
         found += [self.vectors.behind(*pair) for pair in run.checks.below]
-        if not all(found):
+        if not all(found) or not (found or run.checks.shared):
             return ""
         type_ = f"vector<{run.length}xi32>"
         if run.checks.shared:
@@ -188,11 +193,10 @@ class ElementRuns:
             found.append(self.text.op(f"vector.broadcast {how} : i32 to {type_}"))
         return reduce(lambda one, other: self.text.op(f"arith.ori {one}, {other} : {type_}"), found)
 
-    def _none(self, one: str, other: str, length: int) -> str:
-        """SSA name of a vector of bits: both are 0."""
+    def _none(self, number: str, length: int) -> str:
+        """SSA name of a vector of bits: a number is 0."""
         type_ = f"vector<{length}xi32>"
-        either = self.text.op(f"arith.ori {one}, {other} : {type_}")
-        return self.text.op(f"arith.cmpi eq, {either}, {self.text.constant(0, type_)} : {type_}")
+        return self.text.op(f"arith.cmpi eq, {number}, {self.text.constant(0, type_)} : {type_}")
 
     def _masked(self, run: ElementRun, dtype: DType, address: str, mask: str) -> str:
         """From an address on, which may be outside of the tensor."""

@@ -7,7 +7,8 @@ out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
+from operator import mul
 
 from wavespec.emit.indices import Indices, is_wide
 from wavespec.emit.mlir_text import MlirText
@@ -205,35 +206,44 @@ class IndexVectors:
         return result
 
     def _divided(self, kind: str, column: Exprs, bits: int, depth: int) -> str:
+        values, sizes = (tuple(expr.args[side] for expr in column) for side in (0, 1))
+        type_ = self._type(column, 32)
+        result = self.indices.once(("quotient", values, sizes), values[0] // sizes[0], partial(self._quotient, values, sizes))
+        if kind == "mod":
+            size = self.vector(tuple(map(self._at_least_one, sizes)), 32)
+            value, part = self.vector(values, 32), self._join("muli", result, size, type_, depth)
+            result = self._join("subi", value, part, type_, depth)
+        if bits == 32:
+            return result
+        return self.text.op(f"arith.extsi {result} : {type_} to {self._type(column, bits)}", depth)
+
+    def _quotient(self, values: Exprs, sizes: Exprs, depth: int) -> str:
         """By numbers of 53 bits: no machine divides vectors of integers.
 
         Of ``(x + 1/2) / d`` the whole part is that of ``x / d``, and no quotient is nearer to another one than ``1/2d``:
         2²¹ times what a reciprocal and a product of numbers of 31 bits err, so that nothing is divided in a loop.
+        A quotient of a quotient does not wait for that.
         """
-        values, sizes = (tuple(expr.args[side] for expr in column) for side in (0, 1))
-        sizes = tuple(self._at_least_one(size) for size in sizes)
-        type_, double = self._type(column, 32), f"vector<{len(column)}xf64>"
-        value, size = self.vector(values, 32), self.vector(sizes, 32)
+        divisors = [sizes]
+        while values[0].kind == "floordiv":
+            divisors.append(tuple(value.args[1] for value in values))
+            values = tuple(value.args[0] for value in values)
+        double, length = f"vector<{len(values)}xf64>", len(values)
+        divisor = reduce(mul, (sizes[0] for sizes in divisors))
+        by = self.indices.once(("reciprocal", *divisors), divisor, partial(self._reciprocal, divisors))
+        number = self.text.op(f"arith.sitofp {self.vector(values, 32)} : vector<{length}xi32> to {double}", depth)
+        half = self.text.op(f"arith.constant dense<0.5> : {double}", 0)
+        number = self._join("mulf", self._join("addf", number, half, double, depth), by, double, depth)
+        return self.text.op(f"arith.fptosi {number} : {double} to vector<{length}xi32>", depth)
 
-        def constant(number: float) -> str:
-            return self.text.op(f"arith.constant dense<{number}> : {double}", 0)
-
-        def reciprocal(at: int) -> str:
-            one, number = constant(1.0), self.text.op(f"arith.sitofp {size} : {type_} to {double}", at)
-            return self._join("divf", one, number, double, at)
-
-        def quotient(at: int) -> str:
-            by = self.indices.once(("reciprocal", len(column)), sizes[0], reciprocal)
-            number = self.text.op(f"arith.sitofp {value} : {type_} to {double}", at)
-            number = self._join("addf", number, constant(0.5), double, at)
-            return self.text.op(f"arith.fptosi {self._join('mulf', number, by, double, at)} : {double} to {type_}", at)
-
-        result = self.indices.once(("quotient", values, sizes), values[0] // sizes[0], quotient)
-        if kind == "mod":
-            result = self._join("subi", value, self._join("muli", result, size, type_, depth), type_, depth)
-        if bits == 32:
-            return result
-        return self.text.op(f"arith.extsi {result} : {type_} to {self._type(column, bits)}", depth)
+    def _reciprocal(self, divisors: Sequence[Exprs], depth: int) -> str:
+        """That of a product, which has so many bits that quotients by it are 0 before it is no number of 53."""
+        double = f"vector<{len(divisors[0])}xf64>"
+        sizes = [self.vector(tuple(map(self._at_least_one, each)), 32) for each in divisors]
+        numbers = [self.text.op(f"arith.sitofp {s} : {self._type(divisors[0], 32)} to {double}", depth) for s in sizes]
+        one = self.text.op(f"arith.constant dense<1.0> : {double}", 0)
+        product = reduce(lambda left, right: self._join("mulf", left, right, double, depth), numbers)
+        return self._join("divf", one, product, double, depth)
 
     def _at_least_one(self, size: Expr) -> Expr:
         return size if at_most(const(1), size.substitute(self.indices.present)) else maximum(size, 1)
