@@ -115,7 +115,11 @@ class IndexVectors:
         place = self._cut(places) if any(map(_is_long, places)) else self.vector(places, 32)
         if not place:
             return ""
-        last, type_, depth = self.vector(tuple(s - 1 for s in sizes), 32), self._type(places, 32), self._depth(places, sizes)
+        last, type_, depth = (
+            self.vector(tuple(s - 1 for s in sizes), 32),
+            self._type(places, 32),
+            self._depth(places, sizes),
+        )
         return self._join("subi", self._join("maxui", place, last, type_, depth), last, type_, depth)
 
     def behind(self, left: Exprs, right: Exprs) -> str:
@@ -208,7 +212,9 @@ class IndexVectors:
     def _divided(self, kind: str, column: Exprs, bits: int, depth: int) -> str:
         values, sizes = (tuple(expr.args[side] for expr in column) for side in (0, 1))
         type_ = self._type(column, 32)
-        result = self.indices.once(("quotient", values, sizes), values[0] // sizes[0], partial(self._quotient, values, sizes))
+        result = self.indices.once(
+            ("quotient", values, sizes), values[0] // sizes[0], partial(self._quotient, values, sizes)
+        )
         if kind == "mod":
             size = self.vector(tuple(map(self._at_least_one, sizes)), 32)
             value, part = self.vector(values, 32), self._join("muli", result, size, type_, depth)
@@ -225,7 +231,7 @@ class IndexVectors:
         A quotient of a quotient does not wait for that.
         """
         divisors = [sizes]
-        while values[0].kind == "floordiv":
+        while all(value.kind == "floordiv" for value in values):
             divisors.append(tuple(value.args[1] for value in values))
             values = tuple(value.args[0] for value in values)
         double, length = f"vector<{len(values)}xf64>", len(values)
