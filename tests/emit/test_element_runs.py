@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from tests.kernels import SPECS
-from wavespec.emit.element_runs import parts_side_by_side
+from wavespec.emit.element_runs import Checks, ElementRun, Parts, Places, parts_side_by_side
 from wavespec.emit.index_vectors import are_alike, columns_of
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.quotients import joined, without_remainders
@@ -71,10 +71,17 @@ def test_places_in_two_parts_are_told_by_the_image() -> None:
         pixels = [PIXEL + number for number in range(count)]
         return tuple(p // WIDTH // HEIGHT * STEP + p // WIDTH % HEIGHT * WIDTH + p % WIDTH for p in pixels)
 
-    assert parts_side_by_side(places(32)) == tuple((PIXEL + number) // WIDTH // HEIGHT for number in range(32))
-    assert parts_side_by_side(places(37)) is None, "as many may be in three images of 36 pixels"
+    images = tuple((PIXEL + number) // WIDTH // HEIGHT for number in range(32))
+    assert parts_side_by_side(places(32)) == Parts(images, WIDTH * HEIGHT)
     assert parts_side_by_side(tuple(place * 2 for place in places(4))) is None
-    assert parts_side_by_side(tuple(STEP + number for number in range(4))) == ()
+    assert parts_side_by_side(tuple(STEP + number for number in range(4))) == Parts((), const(4))
+
+
+def test_sizes_that_may_be_short_are_asked() -> None:
+    """Of images of 36 pixels a vector of 37 may have parts of three."""
+    run = ElementRun(37, Checks((), (), ()), Places(const(0), ()), Parts((), WIDTH * HEIGHT))
+    assert run.asked == ((const(36), WIDTH * HEIGHT),)
+    assert run._replace(length=36).asked == ()
 
 
 @pytest.mark.parametrize("pixel", [0, 5, 41, 100])

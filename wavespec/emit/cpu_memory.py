@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from wavespec.emit.element_runs import ElementRuns, run_of
+from wavespec.emit.element_runs import ElementRun, ElementRuns, run_of
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.masked_words import MaskedWords, are_words
@@ -44,7 +44,9 @@ class CpuMemory(Emitter):
         self.addresses: dict[str, str] = {}
         self.zeros = self.row_of_zeros = ""
         masked_bits = self.machine.masked_bits if self.machine.element_masks else 64
-        self.elements = ElementRuns(self.text, self.indices, masked_bits)
+        self.elements = ElementRuns(
+            self.text, self.indices, masked_bits, masks_are_vectors=bool(self.machine.masked_bits)
+        )
 
     def run(self, ops: Sequence[Op], start: int) -> int:
         """Loads, stores, atomic operations or sums with bound checks that follow each other."""
@@ -244,8 +246,9 @@ class CpuMemory(Emitter):
         return list(self.elements.addresses(rows.run, start, self._row_of_zeros(), rows.depth))
 
     def _without_runs(self, ops: Sequence[Op]) -> list[Op]:
-        """The loads that are not of single elements, of which vectors are loaded."""
-        left, at = list[Op](), 0
+        """The loads that are not of single elements, of which vectors are loaded: in two forms, where it is for sizes
+        to say whether they have few parts."""
+        left, at, runs = list[Op](), 0, list[tuple[ElementRun, Sequence[Op]]]()
         while at < len(ops):
             dtype = ops[at].result.vector.dtype
             several = ops[at : at + max(1, self.machine.vector_bytes // dtype.bytes)]
@@ -255,12 +258,30 @@ class CpuMemory(Emitter):
                 left.append(ops[at])
                 at += 1
                 continue
-            name = self.elements.load(run, dtype, self._start(self.function.memory_of(ops[at])), self._zeros)
-            for number, op in enumerate(several):
-                types = f"{vector_type(dtype, 1)} from {vector_type(dtype, run.length)}"
-                self.values[op.result.name] = (Part(self.text.op(f"vector.extract {name}[{number}] : {types}"), 1),)
+            runs.append((run, several))
             at += len(several)
+        asked = {pair for run, _ in runs for pair in run.asked}
+        if asked:
+            types = [vector_type(several[0].result.vector.dtype, run.length) for run, several in runs]
+            result = self.function.either(
+                self.indices.holds(tuple(sorted(asked, key=str))),
+                lambda: [self._run(run, several[0]) for run, several in runs],
+                lambda: [self._run(run._replace(parts=None), several[0]) for run, several in runs],
+                types,
+            )
+            names = [f"{result}#{number}" for number in range(len(runs))]
+        else:
+            names = [self._run(run, several[0]) for run, several in runs]
+        for name, (run, several) in zip(names, runs, strict=True):
+            dtype = several[0].result.vector.dtype
+            types = f"{vector_type(dtype, 1)} from {vector_type(dtype, run.length)}"
+            for number, op in enumerate(several):
+                self.values[op.result.name] = (Part(self.text.op(f"vector.extract {name}[{number}] : {types}"), 1),)
         return left
+
+    def _run(self, run: ElementRun, first: Op) -> str:
+        memory = self.function.memory_of(first)
+        return self.elements.load(run, memory.dtype, self._start(memory), self._zeros)
 
     def _address_or_zeros(
         self, memory: Memory, offset: Expr, mask: Mask, zeros: Callable[[], str], depth: int | None = None

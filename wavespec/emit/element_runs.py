@@ -4,7 +4,7 @@ comes out."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from wavespec.emit.index_vectors import Exprs, IndexVectors, are_alike, are_same, arguments_of, columns_of
@@ -12,7 +12,7 @@ from wavespec.emit.indices import Indices, is_natural
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import vector_type
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, const, total
+from wavespec.ir.expr import Expr, at_most, const, total
 from wavespec.ir.kernel import Op
 from wavespec.ir.quotients import without_remainders
 from wavespec.ir.thread import Mask
@@ -34,15 +34,28 @@ class Places(NamedTuple):
     rest: Exprs
 
 
+class Parts(NamedTuple):
+    """Elements lie side by side where these numbers are those of the first element, and from the first one on that has
+    others, as pixels do of one image and of the next; none where all do.  ``period``: how many in a row have the same,
+    at least; where that may be less than there are elements, there may be more parts than two."""
+
+    numbers: Exprs
+    period: Expr
+
+
 class ElementRun(NamedTuple):
-    """Elements of one tensor.  ``parts``: they lie side by side where these numbers are those of the first element, and
-    from the first one on that has others, as pixels do of one image and of the next; none where all do; None where they
-    lie in other ways."""
+    """Elements of one tensor.  ``parts``: None where they lie side by side in other ways."""
 
     length: int
     checks: Checks
     places: Places
-    parts: Exprs | None
+    parts: Parts | None
+
+    @property
+    def asked(self) -> Mask:
+        """What has to be known of sizes for the parts to be two at most."""
+        known = self.parts is None or at_most(const(self.length), self.parts.period)
+        return () if known or self.parts is None else ((const(self.length - 1), self.parts.period),)
 
 
 def run_of(ops: Sequence[Op], bytes_: int, indices: Indices) -> ElementRun | None:
@@ -58,11 +71,12 @@ def run_of(ops: Sequence[Op], bytes_: int, indices: Indices) -> ElementRun | Non
 
 
 @lru_cache(maxsize=1 << 10)
-def parts_side_by_side(offsets: Exprs) -> Exprs | None:
+def parts_side_by_side(offsets: Exprs) -> Parts | None:
     """What tells the two parts of a run apart: a quotient that is another one once at most, where all that does not
     follow from it is one more from element to element."""
+    count = len(offsets)
     if all(offset.beyond(offsets[0]) == number for number, offset in enumerate(offsets)):
-        return ()
+        return Parts((), const(count))
     whole = [without_remainders(offset) for offset in offsets]
     columns = columns_of([offset.terms() for offset in whole])
     if columns is None or any(one.constant_part() - whole[0].constant_part() != at for at, one in enumerate(whole)):
@@ -74,17 +88,19 @@ def parts_side_by_side(offsets: Exprs) -> Exprs | None:
             return None
         factors += [factor for factor in found if not are_same(factor)]
     quotient = factors[0] if len({*factors}) == 1 else None
-    return quotient if quotient and _least_period(quotient) >= len(offsets) else None
+    period = _period(quotient) if quotient else None
+    may_be = period is not None and (period.high is None or period.high >= count)
+    return Parts(quotient, period) if quotient and period is not None and may_be else None
 
 
-def _least_period(quotient: Exprs) -> int:
-    """How many numbers in a row have the same quotient, at least."""
-    period = 1
+def _period(quotient: Exprs) -> Expr | None:
+    """How many numbers in a row have the same quotient."""
+    period = const(1)
     while all(expr.kind == "floordiv" and expr.args[1] is quotient[0].args[1] for expr in quotient):
-        period *= quotient[0].args[1].low or 0
+        period *= quotient[0].args[1]
         quotient = tuple(expr.args[0] for expr in quotient)
     in_turn = all(expr.beyond(quotient[0]) == number for number, expr in enumerate(quotient))
-    return period if in_turn else 0
+    return period if in_turn else None
 
 
 def _places(offsets: list[Expr], indices: Indices) -> Places | None:
@@ -117,10 +133,12 @@ class ElementRuns:
 
     Args:
         masked_bits: the smallest elements that the machine leaves out of a vector one by one.
+        masks_are_vectors: of such elements, not bits of their own.
     """
 
-    def __init__(self, text: MlirText, indices: Indices, masked_bits: int) -> None:
+    def __init__(self, text: MlirText, indices: Indices, masked_bits: int, *, masks_are_vectors: bool) -> None:
         self.text, self.indices, self.masked_bits = text, indices, masked_bits
+        self.masks_are_vectors = masks_are_vectors
         self.vectors = IndexVectors(text, indices)
 
     def load(self, run: ElementRun, dtype: DType, start: str, zeros: Callable[[], str]) -> str:
@@ -129,10 +147,12 @@ class ElementRuns:
             start = self._add(start, part)
         if run.parts is None or dtype.bits < self.masked_bits:
             name = self._gathered(run, dtype, start, zeros())
-        elif run.parts:
-            name = self._joined(run, dtype, start, run.parts)
+        elif run.parts.numbers:
+            name = self._joined(run, dtype, start, run.parts.numbers)
         else:
-            name = self._masked(run, dtype, self._add(start, run.places.rest[0]), self._mask(run))
+            outside = self._outside(run)
+            mask = self._none(outside, run.length) if outside else self._mask(run)
+            name = self._masked(run, dtype, self._add(start, run.places.rest[0]), mask)
         bits, type_ = _bits(run, dtype), vector_type(dtype, run.length)
         return name if bits == type_ else self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
 
@@ -141,13 +161,42 @@ class ElementRuns:
 
     def _joined(self, run: ElementRun, dtype: DType, start: str, parts: Exprs) -> str:
         """Both parts, each as if all elements were as far apart."""
-        first, last = run.places.rest[0], run.places.rest[-1] - (run.length - 1) * dtype.bytes
-        mask, loaded = self._mask(run), list[str]()
-        for place, how in ((first, "eq"), (last, "ne")):
-            part = self.vectors.compared(parts, (parts[0],) * run.length, how)
-            part = self.text.op(f"arith.andi {mask}, {part} : vector<{run.length}xi1>")
+        first, last = (without_remainders(run.places.rest[lane]) for lane in (0, -1))
+        last -= (run.length - 1) * dtype.bytes
+        self.vectors.tell_lanes(parts, (0, run.length - 1))
+        outside = self._outside(run)
+        mask = "" if outside else self._mask(run)
+        loaded: list[str] = []
+        for place, lane, how in ((first, 0, "eq"), (last, -1, "ne")):
+            if outside:  # where both parts are one, it is loaded twice
+                part = self.vectors.unlike(parts, lane)
+                part = self._none(self.text.op(f"arith.ori {outside}, {part} : vector<{run.length}xi32>"), run.length)
+            else:
+                part = self.vectors.compared(parts, (parts[0],) * run.length, how)
+                part = self.text.op(f"arith.andi {mask}, {part} : vector<{run.length}xi1>")
             loaded.append(self._masked(run, dtype, self._add(start, place), part))
         return self.text.op(f"arith.ori {', '.join(loaded)} : {_bits(run, dtype)}")
+
+    def _outside(self, run: ElementRun) -> str:
+        """SSA name of numbers of 32 bits that are 0 where an element is there, of a few instructions each where masks are
+        vectors; none where they are not, or a check takes more bits."""
+        if not self.masks_are_vectors:
+            return ""
+        found = [self.vectors.beyond(*pair) for pair in run.checks.inside]
+        found += [self.vectors.behind(*pair) for pair in run.checks.below]
+        if not all(found) or not (found or run.checks.shared):
+            return ""
+        type_ = f"vector<{run.length}xi32>"
+        if run.checks.shared:
+            none, all_ = (self.text.constant(number, "i32") for number in (0, -1))
+            how = self.text.op(f"arith.select {self.indices.inside(run.checks.shared)}, {none}, {all_} : i32")
+            found.append(self.text.op(f"vector.broadcast {how} : i32 to {type_}"))
+        return reduce(lambda one, other: self.text.op(f"arith.ori {one}, {other} : {type_}"), found)
+
+    def _none(self, number: str, length: int) -> str:
+        """SSA name of a vector of bits: a number is 0."""
+        type_ = f"vector<{length}xi32>"
+        return self.text.op(f"arith.cmpi eq, {number}, {self.text.constant(0, type_)} : {type_}")
 
     def _masked(self, run: ElementRun, dtype: DType, address: str, mask: str) -> str:
         """From an address on, which may be outside of the tensor."""

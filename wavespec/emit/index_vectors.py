@@ -7,11 +7,12 @@ out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
+from operator import mul
 
-from wavespec.emit.indices import Indices, is_natural, is_wide
+from wavespec.emit.indices import Indices, is_wide
 from wavespec.emit.mlir_text import MlirText
-from wavespec.ir.expr import Expr, at_most, const, maximum, total
+from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, total
 
 Exprs = tuple[Expr, ...]
 """One for each lane."""
@@ -57,12 +58,27 @@ def _is_operation(column: Exprs) -> bool:
     kind, count = column[0].kind, len(column[0].args)
     if kind in ("symbol", "const", "sum", "xor") or any(e.kind != kind or len(e.args) != count for e in column):
         return False
-    if kind != "product" and any(map(is_wide, column)):
+    if kind != "product" and any(map(_is_long, column)):
         return False
-    if kind in ("floordiv", "mod") and not all(is_natural(expr.args) for expr in column):
+    if kind in ("floordiv", "mod") and not all(map(_is_counted, (part for expr in column for part in expr.args))):
         return False
     sides = arguments_of(column)
     return sides is not None and all(map(are_alike, sides))
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_counted(expr: Expr) -> bool:
+    """Whether a number is never negative, also where it is divided by a size that may be 0, which counts as 1."""
+    divided = expr.kind == "floordiv" and all(map(_is_counted, expr.args))
+    return divided or (expr.low is not None and expr.low >= 0)
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_long(expr: Expr) -> bool:
+    """Whether a number takes 64 bits: quotients and remainders take no more than what is divided."""
+    if expr.kind in ("floordiv", "mod") and all(map(_is_counted, expr.args)):
+        return any(map(_is_long, expr.args))
+    return is_wide(expr)
 
 
 class IndexVectors:
@@ -73,7 +89,7 @@ class IndexVectors:
 
     def vector(self, exprs: Exprs, bits: int) -> str:
         """SSA name of a vector of the lanes' numbers, of so many bits."""
-        own = 64 if any(map(is_wide, exprs)) else 32
+        own = 64 if any(map(_is_long, exprs)) else 32
         name = self._once(own, exprs, lambda depth: self._sum(exprs, own, depth))
         if own == bits:
             return name
@@ -83,10 +99,72 @@ class IndexVectors:
 
     def compared(self, left: Exprs, right: Exprs, how: str) -> str:
         """SSA name of a vector of bits, by the predicate ``how`` of a comparison of integers."""
-        bits = 64 if any(map(is_wide, (*left, *right))) else 32
-        a, b = self.vector(left, bits), self.vector(right, bits)
-        depth = max(self.indices.depth_of(side[0].symbols) for side in (left, right))
-        return self.text.op(f"arith.cmpi {how}, {a}, {b} : {self._type(left, bits)}", depth)
+        bits = 64 if any(map(_is_long, (*left, *right))) else 32
+        if bits == 64 and how == "ult" and not any(map(_is_long, right)) and (cut := self._cut(left)):
+            a, bits = cut, 32
+        else:
+            a = self.vector(left, bits)
+        b = self.vector(right, bits)
+        return self.text.op(f"arith.cmpi {how}, {a}, {b} : {self._type(left, bits)}", self._depth(left, right))
+
+    def beyond(self, places: Exprs, sizes: Exprs) -> str:
+        """SSA name of a vector of 32 bits that are 0 where a place is from 0 to less than a size; none where it takes
+        more."""
+        if any(_is_long(size) or size.low is None or size.low < 1 for size in sizes):
+            return ""
+        place = self._cut(places) if any(map(_is_long, places)) else self.vector(places, 32)
+        if not place:
+            return ""
+        last, type_, depth = (
+            self.vector(tuple(s - 1 for s in sizes), 32),
+            self._type(places, 32),
+            self._depth(places, sizes),
+        )
+        return self._join("subi", self._join("maxui", place, last, type_, depth), last, type_, depth)
+
+    def behind(self, left: Exprs, right: Exprs) -> str:
+        """SSA name of a vector of 32 bits that are 0 where a number is less than another one; none where that takes more."""
+        if any(_is_long(side) or not _is_counted(side) for side in (*left, *right)):
+            return ""
+        type_, depth = self._type(left, 32), self._depth(left, right)
+        a, b = self.vector(left, 32), self.vector(tuple(side - 1 for side in right), 32)
+        return self._join("shrsi", self._join("subi", b, a, type_, depth), self.text.constant(31, type_), type_, depth)
+
+    def unlike(self, exprs: Exprs, lane: int) -> str:
+        """SSA name of a vector of 32 bits that are 0 where a lane has what this one has."""
+        own, one = (self.vector(each, 32) for each in (exprs, (exprs[lane],) * len(exprs)))
+        return self._join("xori", own, one, self._type(exprs, 32), self._depth(exprs))
+
+    def _depth(self, *sides: Exprs) -> int:
+        return max(self.indices.depth_of(side[0].symbols) for side in sides)
+
+    def _cut(self, places: Exprs) -> str:
+        """SSA name of places in 32 bits without a sign, as good as they are for comparisons with sizes; none where what
+        lanes add to what they share is no number of 31 bits.
+
+        What they share may be cut off at 31 bits and a sign: it is beyond every size then, or so far in front that no lane
+        comes back, and no sum of both has more than 32 bits.
+        """
+        columns, numbers = columns_of([place.terms() for place in places]), {place.constant_part() for place in places}
+        if columns is None or len(numbers) > 1:
+            return ""
+        own = [(by, column) for by, column in columns if not are_same(column)]
+        if len(own) != 1 or own[0][0] != 1 or any(_is_long(lane) or not _is_counted(lane) for lane in own[0][1]):
+            return ""
+        shared = total((column[0], by) for by, column in columns if are_same(column)) + numbers.pop()
+        base = minimum(maximum(shared, -(2**31)), 2**31 - 1)
+        lanes, from_ = (self.vector(exprs, 32) for exprs in (own[0][1], (base,) * len(places)))
+        return self._join("addi", lanes, from_, self._type(places, 32), self._depth(places))
+
+    def tell_lanes(self, exprs: Exprs, lanes: Sequence[int]) -> None:
+        """Take what these lanes have from the vector, wherever it is asked for: a number is not divided again."""
+        name, type_ = self.vector(exprs, 32), self._type(exprs, 32)
+        for lane in lanes:
+
+            def taken(depth: int, lane: int = lane) -> str:
+                return self.text.op(f"vector.extract {name}[{lane}] : i32 from {type_}", depth)
+
+            self.indices.know(exprs[lane], 32, taken)
 
     def _once(self, bits: int, exprs: Exprs, make: Callable[[int], str]) -> str:
         return self.indices.once((bits, exprs), exprs[0], make)
@@ -132,23 +210,46 @@ class IndexVectors:
         return result
 
     def _divided(self, kind: str, column: Exprs, bits: int, depth: int) -> str:
-        """By numbers of 53 bits, which have each quotient of 32 bits exactly enough: no machine divides vectors of
-        integers."""
         values, sizes = (tuple(expr.args[side] for expr in column) for side in (0, 1))
-        sizes = tuple(self._at_least_one(size) for size in sizes)
-        type_, double = self._type(column, 32), f"vector<{len(column)}xf64>"
-        value, size = self.vector(values, 32), self.vector(sizes, 32)
-
-        def quotient(at: int) -> str:
-            a, b = (self.text.op(f"arith.sitofp {name} : {type_} to {double}", at) for name in (value, size))
-            return self.text.op(f"arith.fptosi {self._join('divf', a, b, double, at)} : {double} to {type_}", at)
-
-        result = self.indices.once(("quotient", values, sizes), values[0] // sizes[0], quotient)
+        type_ = self._type(column, 32)
+        result = self.indices.once(
+            ("quotient", values, sizes), values[0] // sizes[0], partial(self._quotient, values, sizes)
+        )
         if kind == "mod":
-            result = self._join("subi", value, self._join("muli", result, size, type_, depth), type_, depth)
+            size = self.vector(tuple(map(self._at_least_one, sizes)), 32)
+            value, part = self.vector(values, 32), self._join("muli", result, size, type_, depth)
+            result = self._join("subi", value, part, type_, depth)
         if bits == 32:
             return result
         return self.text.op(f"arith.extsi {result} : {type_} to {self._type(column, bits)}", depth)
+
+    def _quotient(self, values: Exprs, sizes: Exprs, depth: int) -> str:
+        """By numbers of 53 bits: no machine divides vectors of integers.
+
+        Of ``(x + 1/2) / d`` the whole part is that of ``x / d``, and no quotient is nearer to another one than ``1/2d``:
+        2²¹ times what a reciprocal and a product of numbers of 31 bits err, so that nothing is divided in a loop.
+        A quotient of a quotient does not wait for that.
+        """
+        divisors = [sizes]
+        while all(value.kind == "floordiv" for value in values):
+            divisors.append(tuple(value.args[1] for value in values))
+            values = tuple(value.args[0] for value in values)
+        double, length = f"vector<{len(values)}xf64>", len(values)
+        divisor = reduce(mul, (sizes[0] for sizes in divisors))
+        by = self.indices.once(("reciprocal", *divisors), divisor, partial(self._reciprocal, divisors))
+        number = self.text.op(f"arith.sitofp {self.vector(values, 32)} : vector<{length}xi32> to {double}", depth)
+        half = self.text.op(f"arith.constant dense<0.5> : {double}", 0)
+        number = self._join("mulf", self._join("addf", number, half, double, depth), by, double, depth)
+        return self.text.op(f"arith.fptosi {number} : {double} to vector<{length}xi32>", depth)
+
+    def _reciprocal(self, divisors: Sequence[Exprs], depth: int) -> str:
+        """That of a product, which has so many bits that quotients by it are 0 before it is no number of 53."""
+        double = f"vector<{len(divisors[0])}xf64>"
+        sizes = [self.vector(tuple(map(self._at_least_one, each)), 32) for each in divisors]
+        numbers = [self.text.op(f"arith.sitofp {s} : {self._type(divisors[0], 32)} to {double}", depth) for s in sizes]
+        one = self.text.op(f"arith.constant dense<1.0> : {double}", 0)
+        product = reduce(lambda left, right: self._join("mulf", left, right, double, depth), numbers)
+        return self._join("divf", one, product, double, depth)
 
     def _at_least_one(self, size: Expr) -> Expr:
         return size if at_most(const(1), size.substitute(self.indices.present)) else maximum(size, 1)

@@ -103,6 +103,14 @@ class Indices:
             known = done[key] = Integer(name, 64, value.depth)
         return known.name
 
+    def know(self, expr: Expr, bits: int, make: Callable[[int], str]) -> None:
+        """Have ``make`` write an expression that was not computed so far, given the depth of the outermost block where it
+        can be, as an integer of so many bits."""
+        own, depth = 64 if is_wide(expr) else self.narrowest, self.depth_of(expr.symbols)
+        if (expr, own) not in self._done[depth]:
+            value = Integer(make(depth), bits, depth)
+            self._done[depth][expr, own] = self._widened(expr, value, own)
+
     def once(self, kind: Hashable, expr: Expr, make: Callable[[int], str]) -> str:
         """SSA name of what ``make`` writes of an expression, given the depth of the outermost block where it can be
         computed; one of each ``kind`` serves the whole block."""
