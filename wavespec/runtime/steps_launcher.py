@@ -18,6 +18,8 @@ from wavespec.runtime.tensor_strides import DTYPES
 
 _MOST_KEPT: Final = 256 << 20
 """Bytes of memory between steps on a CPU that stay for the next call; new memory takes ten times as long to write."""
+_MOST_PLANS: Final = 16
+"""Plans whose steps are kept, as many as calls of different sizes may take turns by."""
 _APART: Final = 64
 """Tensors begin at multiples of so many bytes."""
 
@@ -65,13 +67,16 @@ class StepsLauncher:
         self._names = tuple(tensor.name for tensor in artifact.tensors)
         self._steps = tuple(zip(artifact.steps, launchers, strict=True))
         self._device = device
-        self._last: _Between | None = None
+        self._known = dict[int, _Between]()
+        """By the `id` of its plan, of calls in turns."""
 
     def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
         """Run all steps on ``tensors`` (inputs, then outputs)."""
-        between = self._last
+        between = self._known.get(id(plan))
         if between is None or between.plan is not plan:
-            between = self._last = self._between(plan)
+            if len(self._known) >= _MOST_PLANS:
+                self._known.clear()
+            between = self._known[id(plan)] = self._between(plan)
         if self._device.type != "cpu":
             made = [torch.empty(shape, dtype=dtype, device=self._device) for dtype, shape in between.shapes.values()]
             _run(between, (*tensors, *made), (*addresses, *(one.data_ptr() for one in made)))
@@ -122,7 +127,7 @@ def _block(between: _Between) -> _Block:
         block = _spare.pop()
     except IndexError:
         block = None
-    if block is not None and block.between is between:
+    if block is not None and (block.between is between or block.between.shapes == between.shapes):
         return block
     is_enough = block is not None and size <= block.memory.numel()
     memory = block.memory if block is not None and is_enough else torch.empty(size, dtype=torch.uint8, device="cpu")

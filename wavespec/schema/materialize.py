@@ -28,7 +28,7 @@ from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Index, Mma, Read,
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.packed_rows import packed
 from wavespec.schema.parted_loops import parted
-from wavespec.schema.sums_before import with_sums_before
+from wavespec.schema.sums_before import sums_that_can_be_made, with_sums_before
 
 _COPIED: Final = (Read, Formula, Cast, Bitcast, Index, Size, *ELEMENTWISE)
 """What a value may be made of for a kernel of its own to make it."""
@@ -57,6 +57,8 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
         return parted(spec)
     if schedule is None or not schedule.materialize:
         return (spec,)
+    for name, own in sums_that_can_be_made(spec, schedule.materialize).items():
+        _Asked(spec, schedule, name).check_dims(own)
     sums, spec = with_sums_before(spec)
     schedule = spec.schedule
     if schedule is None or not schedule.materialize:

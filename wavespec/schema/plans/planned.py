@@ -120,10 +120,12 @@ class _Plan:
 
     def _candidates(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[_Plan, _Entry]]:
         """Entries of the table, each with the roles it is for: first those of products that decode columns
-        in registers, then of the sizes for which operands are decoded once, if there are some."""
+        in registers, then of the sizes for which operands are decoded once, if there are some; those for which sums are
+        made before come before all others."""
         roles, entries = self.roles, (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
         if roles.with_sums and with_cases and "sums_before" in table:
             yield from ((_Plan(self.spec, roles.with_sums), entry) for entry in entries)
+            entries = tuple(table["every"])  # few elements are left
         for turned in roles.turned if with_cases else ():
             yield from ((_Plan(self.spec, turned), entry) for entry in table.get("turned", ()))
         once = roles.decoded_once and _Plan(self.spec, roles.decoded_once)
