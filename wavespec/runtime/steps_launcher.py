@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -16,11 +18,42 @@ from wavespec.runtime.tensor_strides import DTYPES
 
 _MOST_KEPT: Final = 256 << 20
 """Bytes of memory between steps on a CPU that stay for the next call; new memory takes ten times as long to write."""
+_MOST_PLANS: Final = 16
+"""Plans whose steps are kept, as many as calls of different sizes may take turns by."""
 _APART: Final = 64
 """Tensors begin at multiples of so many bytes."""
 
-_spare: Final[list[Tensor]] = []
-"""Memory that no call uses: a block of bytes, or nothing."""
+
+@dataclass(frozen=True, slots=True)
+class _Between:
+    """What steps of one plan hand on, and where each of them finds its tensors: among those of the call, then these."""
+
+    plan: LaunchPlan
+    shapes: Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
+    starts: tuple[int, ...]
+    """Bytes in front of each in a block that has all of them, and of the block."""
+    steps: tuple[tuple[Launcher, Callable[[Sequence[Any]], tuple[Any, ...]], LaunchPlan], ...]
+
+    def in_memory(self, memory: Tensor) -> _Block:
+        tensors = tuple(
+            memory[start : start + dtype.itemsize * prod(shape)].view(dtype).view(shape)
+            for (dtype, shape), start in zip(self.shapes.values(), self.starts, strict=False)
+        )
+        return _Block(self, memory, tensors, tuple(tensor.data_ptr() for tensor in tensors))
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Memory of a CPU with what the steps of a plan hand on."""
+
+    between: _Between
+    memory: Tensor
+    tensors: tuple[Tensor, ...]
+    addresses: tuple[int, ...]
+
+
+_spare: Final[list[_Block]] = []
+"""Memory that no call uses: one block, or nothing."""
 
 
 class StepsLauncher:
@@ -34,40 +67,42 @@ class StepsLauncher:
         self._names = tuple(tensor.name for tensor in artifact.tensors)
         self._steps = tuple(zip(artifact.steps, launchers, strict=True))
         self._device = device
+        self._known = dict[int, _Between]()
+        """By the `id` of its plan, of calls in turns."""
 
     def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
         """Run all steps on ``tensors`` (inputs, then outputs)."""
-        del addresses
-        known = dict(zip(self._names, tensors, strict=True))
-        block = self._add_between(known, plan)
-        for (step, launcher), own in zip(self._steps, plan.steps, strict=True):
-            taken = [known[parameter.name] for parameter in step.tensors]
-            if own.workgroups:
-                launcher.launch(taken, [tensor.data_ptr() for tensor in taken], own)
-        if block is not None and len(block) <= _MOST_KEPT and not _spare:
+        between = self._known.get(id(plan))
+        if between is None or between.plan is not plan:
+            if len(self._known) >= _MOST_PLANS:
+                self._known.clear()
+            between = self._known[id(plan)] = self._between(plan)
+        if self._device.type != "cpu":
+            made = [torch.empty(shape, dtype=dtype, device=self._device) for dtype, shape in between.shapes.values()]
+            _run(between, (*tensors, *made), (*addresses, *(one.data_ptr() for one in made)))
+            return
+        block = _block(between)
+        _run(between, (*tensors, *block.tensors), (*addresses, *block.addresses))
+        if between.starts[-1] <= _MOST_KEPT and not _spare:
             _spare.append(block)
 
-    def _add_between(self, known: dict[str, Tensor], plan: LaunchPlan) -> Tensor | None:
-        """Memory for what steps hand on; on a CPU all of it is in one block, which is the result."""
+    def _between(self, plan: LaunchPlan) -> _Between:
         shapes = {
-            parameter.name: (DTYPES[parameter.dtype], shape)
+            parameter.name: (DTYPES[parameter.dtype], tuple(shape))
             for (step, _), own in zip(self._steps, plan.steps, strict=True)
             for parameter, shape in zip(step.tensors, own.shapes, strict=True)
-            if parameter.name not in known
+            if parameter.name not in self._names
         }
-        if self._device.type != "cpu":
-            known |= {
-                name: torch.empty(shape, dtype=dtype, device=self._device) for name, (dtype, shape) in shapes.items()
-            }
-            return None
-        sizes = [dtype.itemsize * prod(shape) for dtype, shape in shapes.values()]
         starts = [0]
-        for size in sizes:
-            starts.append(-(-(starts[-1] + size) // _APART) * _APART)
-        block = _block(starts[-1])
-        for (name, (dtype, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False):
-            known[name] = block[start : start + size].view(dtype).view(shape)
-        return block
+        for dtype, shape in shapes.values():
+            starts.append(-(-(starts[-1] + dtype.itemsize * prod(shape)) // _APART) * _APART)
+        number = {name: at for at, name in enumerate((*self._names, *shapes))}
+        steps = tuple(
+            (launcher, _taking([number[parameter.name] for parameter in step.tensors]), own)
+            for (step, launcher), own in zip(self._steps, plan.steps, strict=True)
+            if own.workgroups
+        )
+        return _Between(plan, shapes, tuple(starts), steps)
 
     def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], object]:
         """Nothing to keep: memory between the steps is another one in every call."""
@@ -75,12 +110,25 @@ class StepsLauncher:
         return launch_nothing
 
 
-def _block(size: int) -> Tensor:
+def _taking(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """What takes the elements at ``places`` of a sequence."""
+    return itemgetter(*places) if len(places) > 1 else lambda every: tuple(every[at] for at in places)
+
+
+def _run(between: _Between, tensors: Sequence[Tensor], addresses: Sequence[int]) -> None:
+    for launcher, taken, own in between.steps:
+        launcher.launch(taken(tensors), taken(addresses), own)
+
+
+def _block(between: _Between) -> _Block:
     """That of an earlier call where it is large enough; calls of several Python threads use several."""
+    size = between.starts[-1]
     try:
         block = _spare.pop()
     except IndexError:
         block = None
-    if block is not None and len(block) >= size:
+    if block is not None and (block.between is between or block.between.shapes == between.shapes):
         return block
-    return torch.empty(size, dtype=torch.uint8, device="cpu")
+    is_enough = block is not None and size <= block.memory.numel()
+    memory = block.memory if block is not None and is_enough else torch.empty(size, dtype=torch.uint8, device="cpu")
+    return between.in_memory(memory)

@@ -28,6 +28,7 @@ from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Index, Mma, Read,
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.packed_rows import packed
 from wavespec.schema.parted_loops import parted
+from wavespec.schema.sums_before import sums_that_can_be_made, with_sums_before
 
 _COPIED: Final = (Read, Formula, Cast, Bitcast, Index, Size, *ELEMENTWISE)
 """What a value may be made of for a kernel of its own to make it."""
@@ -56,6 +57,12 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
         return parted(spec)
     if schedule is None or not schedule.materialize:
         return (spec,)
+    for name, own in sums_that_can_be_made(spec, schedule.materialize).items():
+        _Asked(spec, schedule, name).check_dims(own)
+    sums, spec = with_sums_before(spec)
+    schedule = spec.schedule
+    if schedule is None or not schedule.materialize:
+        return (*sums, spec)
     found = {name: _Asked(spec, schedule, name) for name in schedule.materialize}
     values = {name: asked.value() for name, asked in found.items() if name not in spec.tensors}
     kernels: list[KernelSpec] = []
@@ -72,7 +79,7 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
         span = schedule.key_span_of("materialize", name)
         kernel.was_written_at({(): Position(span)} if span else {})
         kernels.append(kernel)
-    return (*kernels, _reading(spec, schedule, values, kernels))
+    return (*sums, *kernels, _reading(spec, schedule, values, kernels))
 
 
 def sources_of(spec: KernelSpec, asked: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.expressions import Call, Expression, Name, Num
-from wavespec.schema.language.models import Dim, KernelSpec
+from wavespec.schema.language.models import Dim, KernelSpec, Schedule
 from wavespec.schema.materialize import sources_of
 from wavespec.schema.ops import (
     ArgReduce,
@@ -37,6 +37,7 @@ from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
+from wavespec.schema.sums_before import sums_beside, with_sums_before
 
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 """Fields of loops and branches."""
@@ -61,7 +62,21 @@ def roles_of(spec: KernelSpec) -> Roles | None:
     except WavespecError:
         return None
     fixed = {name: size for name, dim in spec.dims.items() if (size := _size(dim, constants)) is not None}
-    return _Graph(spec, tuple(graph), types, loops, fixed, constants).roles()
+    roles = _Graph(spec, tuple(graph), types, loops, fixed, constants).roles()
+    return replace(roles, with_sums=_with_sums(spec, roles))
+
+
+def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
+    """Roles of what is left of a product when kernels before have made the sums of its sides."""
+    if roles.kind != "products" or roles.decoded_once is not None or roles.joined:
+        return None
+    tiled = with_tiled_loops(spec)
+    sums = sums_beside(tiled)
+    if not sums:
+        return None
+    _, reading = with_sums_before(tiled.model_copy(update={"schedule": Schedule(materialize=sums)}))
+    rest = roles_of(reading)
+    return None if rest is None else replace(rest, sums_before=sums, decoded_once=None, turned=())
 
 
 def _size(dim: Dim, constants: Mapping[str, int]) -> int | None:

@@ -120,8 +120,12 @@ class _Plan:
 
     def _candidates(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[_Plan, _Entry]]:
         """Entries of the table, each with the roles it is for: first those of products that decode columns
-        in registers, then of the sizes for which operands are decoded once, if there are some."""
+        in registers, then of the sizes for which operands are decoded once, if there are some; those for which sums are
+        made before come before all others."""
         roles, entries = self.roles, (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
+        if roles.with_sums and with_cases and "sums_before" in table:
+            yield from ((_Plan(self.spec, roles.with_sums), entry) for entry in entries)
+            entries = tuple(table["every"])  # few elements are left
         for turned in roles.turned if with_cases else ():
             yield from ((_Plan(self.spec, turned), entry) for entry in table.get("turned", ()))
         once = roles.decoded_once and _Plan(self.spec, roles.decoded_once)
@@ -193,7 +197,11 @@ class _Plan:
     def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
         is_once = self.roles.written and not self.roles.decoded
-        written = (*(table["decoded_once"] if is_once else ()), *entry.get("when", ()))
+        written = (
+            *(table["decoded_once"] if is_once else ()),
+            *(table["sums_before"] if self.roles.sums_before else ()),
+            *entry.get("when", ()),
+        )
         texts = [one for text in written for one in self._of_each_window(text)]
         parsed = [parse_expression(self._in_dims(text, table.get("let", {}))) for text in texts]
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]
@@ -213,7 +221,8 @@ class _Plan:
             "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),
             "tensors": {name: {"space": space} for name, space in self._spaces(entry).items()},
         }
-        schedule = {**(tiles.schedule or {}), **({"materialize": self.roles.written} if self.roles.written else {})}
+        made = {**self.roles.sums_before, **self.roles.written}
+        schedule = {**(tiles.schedule or {}), **({"materialize": made} if made else {})}
         return {**found, "schedule": schedule} if schedule else found
 
     def _spaces(self, entry: _Entry) -> dict[str, Space]:
@@ -283,6 +292,7 @@ class _Plan:
             "split": str(int(roles.split)),
             "shared": f"ceildiv({roles.heads[0]}, {roles.heads[1]})" if roles.heads else "1",
             "beside": str(int(roles.beside)),
+            "summed": str(int(roles.with_sums is not None)),
             "decoded": str(int(roles.decoded)),
             "scaled": str(int(roles.block > 0)),
             "made": str(roles.made),

@@ -1,0 +1,189 @@
+"""The plain spec of a case goes in; the kernels that make sums which its loops carry, and the spec that reads these,
+come out: a product with sums of its rows and columns beside it would make them again in every tile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.kernels_of_parts import needed_for_carry
+from wavespec.schema.language.base import Position, SpecModel
+from wavespec.schema.language.constraints import AnyConstraint, Tiling, Wave, Workgroup
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.index_parser import parse_index
+from wavespec.schema.language.models import KernelSpec, Tensor
+from wavespec.schema.made_kernels import free_name, made_name, plain_kernel, unfolded, with_sizes, words_of
+from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Iterate, Mma, Read, Reduce, Register, Size, Write, every
+from wavespec.schema.ops.base import EffectOp
+from wavespec.schema.ops.elementwise import ELEMENTWISE
+
+_OF_STEP: Final = (Read, Formula, Cast, Bitcast, Size, Reduce, *ELEMENTWISE)
+_IN_FRONT: Final = (Register, Formula, Cast, Size, *ELEMENTWISE)
+"""What a sum may be made of, in its loop and in front of it."""
+_ALONG: Final = {"rows": 64, "rows_wave": 4, "steps": 32}
+_ACROSS: Final = {"rows": 256, "rows_wave": 64, "steps": 16}
+"""Tiles of sums along what lies side by side, and across it: those of tables of plans for loops that only make sums."""
+_LAST_AXIS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A sum with the loop that carries it, what a step makes it of, and the ops in front that it uses."""
+
+    name: str
+    loop: Iterate
+    body: tuple[AnyOp, ...]
+    around: tuple[AnyOp, ...]
+
+
+def sums_beside(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
+    """Sums, and the like, that loops of a graph with products carry, with dims of one side of each product alone; with
+    the dims of each in order. ``spec``: with tiles for its loops."""
+    types = plain_graph(spec)[1]
+    sides = [{*types[op.lhs].dims, *types[op.rhs].dims} for op in every(Mma, spec.graph)]
+    names = [(name, loop.dim) for loop in spec.graph if isinstance(loop, Iterate) for name in loop.carry]
+    known = sums_that_can_be_made(spec, [name for name, _ in names])
+    return {
+        name: known[name]
+        for name, dim in names
+        if name in known and sides and all({*known[name]} < side - {dim} for side in sides)
+    }
+
+
+def sums_that_can_be_made(spec: KernelSpec, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Those of the names that are sums which a kernel of its own can make, with their dims in order."""
+    types = plain_graph(spec)[1]
+    found = {name: types[f"{one.loop.name}.{name}"].dims for name in names if (one := _sum_of(spec, name))}
+    return {name: dims for name, dims in found.items() if dims}
+
+
+def with_sums_before(spec: KernelSpec) -> tuple[tuple[KernelSpec, ...], KernelSpec]:
+    """The kernels that make the sums which the schedule materializes, each tensor called as the sum with `_made` behind
+    it, and the spec that reads them."""
+    schedule = spec.schedule
+    asked = sums_that_can_be_made(spec, schedule.materialize) if schedule is not None else {}
+    if schedule is None or not asked:
+        return (), spec
+    types, graph, kernels = plain_graph(spec)[1], spec.graph, list[KernelSpec]()
+    made = dict[str, Tensor]()
+    for name, own in asked.items():
+        one = _sum_of(spec, name)
+        assert one is not None
+        dtype = types[f"{one.loop.name}.{name}"].dtype
+        tensor = Tensor(shape=schedule.materialize[name], dtype=dtype, role="output")
+        kernel = _making(spec, one, tensor, own)
+        span = schedule.key_span_of("materialize", name)
+        kernel.was_written_at({(): Position(span)} if span else {})
+        kernels.append(kernel)
+        made[made_name(spec, name)] = tensor.model_copy(update={"role": "input"})
+        graph = _reading(spec, graph, one, own)
+    read = {op.tensor for op in every(Read, graph)}
+    kept = {name: one for name, one in spec.tensors.items() if one.role != "input" or name in read}
+    left = {name: dims for name, dims in schedule.materialize.items() if name not in asked}
+    update: dict[str, Any] = {
+        "dims": unfolded(spec.dims),
+        "graph": graph,
+        "tensors": {**made, **with_sizes(spec.dims, {**made, **kept}, spec.tensors), **kept},
+        "schedule": schedule.model_copy(update={"materialize": left}),
+    }
+    return (*kernels,), spec.model_copy(update=update)
+
+
+def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
+    """The sum of this name, if a loop carries nothing else under it, and nothing else that the loop carries is needed
+    for it."""
+    loops = [op for op in spec.graph if isinstance(op, Iterate) and name in op.carry]
+    named = [op for op in every(Reduce, spec.graph) if op.name == name]
+    if len(loops) != 1 or len(named) != 1:
+        return None
+    (loop,), (op,) = loops, named
+    bounds = (loop.start, loop.end, loop.step, loop.until)
+    uses = sum(words_of(one).count(name) for one in loop.body)
+    if op not in loop.body or op.init != name or op.along != (loop.dim,) or len(op.values) != 1 or uses != 1:
+        return None
+    alone = loop.model_copy(update={"carry": {name: loop.carry[name]}})
+    body = needed_for_carry(alone)
+    used = {word for one in body for word in words_of(one)}
+    around = _in_front(spec, loop, {loop.carry[name], *used})
+    read = [one for one in body if isinstance(one, Read)]
+    is_plain = all(isinstance(one, _OF_STEP) for one in body)
+    is_plain &= not any(one.at or spec.tensors[one.tensor].role != "input" for one in read)
+    if any(bound is not None for bound in bounds) or not is_plain or used & loop.carry.keys() - {name}:
+        return None
+    return _Sum(name, loop, body, around) if all(isinstance(one, _IN_FRONT) for one in around) else None
+
+
+def _in_front(spec: KernelSpec, loop: Iterate, needed: set[str]) -> tuple[AnyOp, ...]:
+    """The ops in front of a loop that are needed in it."""
+    kept = list[AnyOp]()
+    for op in reversed(spec.graph[: spec.graph.index(loop)]):
+        if getattr(op, "name", "") in needed:
+            kept.insert(0, op)
+            needed.update(words_of(op))
+    return tuple(kept)
+
+
+def _making(spec: KernelSpec, one: _Sum, tensor: Tensor, own: tuple[str, ...]) -> KernelSpec:
+    """The kernel with the sum alone in its loop; ``own``: its dims, which the tensor may have in another order."""
+    loop = one.loop.model_copy(update={"carry": {one.name: one.loop.carry[one.name]}, "body": one.body})
+    at = {} if tensor.shape == own else {dim: parse_index(dim) for dim in tensor.shape}
+    graph = [*one.around, loop, Write(value=f"{loop.name}.{one.name}", to=made_name(spec, one.name), at=at)]
+    read = [op.tensor for op in every(Read, one.body)]
+    tensors = {name: spec.tensors[name].model_copy(update={"space": "global"}) for name in read}
+    is_along = any(spec.tensors[name].shape[-1] == loop.dim for name in read)
+    sizes, (*outer, row) = _ALONG if is_along else _ACROSS, own
+    tiles: list[AnyConstraint] = [Workgroup(dim=row, tile=_number(sizes["rows"]), axis=0)]
+    tiles += [
+        Workgroup(dim=dim, tile=_number(1), axis=min(at, _LAST_AXIS)) for at, dim in enumerate(reversed(outer), 1)
+    ]
+    tiles += [Tiling(dim=loop.dim, tile=_number(sizes["steps"])), Wave(dim=row, tile=_number(sizes["rows_wave"]))]
+    return plain_kernel(spec, one.name, {**tensors, made_name(spec, one.name): tensor}, graph, tiles)
+
+
+def _reading(spec: KernelSpec, graph: Sequence[AnyOp], one: _Sum, own: tuple[str, ...]) -> tuple[AnyOp, ...]:
+    """The graph without the sum in its loop, and with what was made in place of it behind that."""
+    at = next(at for at, op in enumerate(graph) if isinstance(op, Iterate) and op.name == one.loop.name)
+    loop = graph[at]
+    assert isinstance(loop, Iterate)
+    carry = {name: first for name, first in loop.carry.items() if name != one.name}
+    body = tuple(op for op in loop.body if getattr(op, "name", "") != one.name)
+    body = _without_unused(body, {getattr(op, "name", "") for op in one.body}, {*carry})
+    rest = loop.model_copy(update={"carry": carry, "body": body})
+    keeps = [rest] if carry or any(every(EffectOp, body)) else []
+    name = free_name(spec, f"{one.loop.name}_{one.name}")
+    pattern = re.compile(rf"(?<![\w.]){one.loop.name}\s*\.\s*{one.name}\b")
+    behind = [cast("AnyOp", _renamed(op, pattern, name)) for op in graph[at + 1 :]]
+    return (*graph[:at], *keeps, Read(name=name, tensor=made_name(spec, one.name), dims=own), *behind)
+
+
+def _without_unused(body: tuple[AnyOp, ...], gone: set[str], kept: set[str]) -> tuple[AnyOp, ...]:
+    """A body without those of the ops that made a sum which nothing else uses."""
+    while True:
+        used = {word for op in body for word in words_of(op)} | kept
+        left = tuple(op for op in body if (name := getattr(op, "name", "")) not in gone or name in used)
+        if len(left) == len(body):
+            return left
+        body = left
+
+
+def _renamed(part: object, pattern: re.Pattern[str], name: str) -> object:
+    """An op, or a part of it, in which every text that has a result of a loop has a name in its place."""
+    if isinstance(part, str):
+        return pattern.sub(name, part)
+    if isinstance(part, tuple):
+        return tuple(_renamed(one, pattern, name) for one in cast("tuple[object, ...]", part))
+    if isinstance(part, Mapping):
+        return {key: _renamed(one, pattern, name) for key, one in cast("Mapping[str, object]", part).items()}
+    if isinstance(part, SpecModel):
+        fields = {field: getattr(part, field) for field in type(part).model_fields}
+        changed = {field: _renamed(one, pattern, name) for field, one in fields.items()}
+        return part.model_copy(update={field: one for field, one in changed.items() if one != fields[field]})
+    return part
+
+
+def _number(value: int) -> Any:
+    return parse_expression(str(value))
