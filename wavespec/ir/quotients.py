@@ -7,6 +7,7 @@ from functools import lru_cache, reduce
 from wavespec.ir.expr import Expr, const, loose_part, rebuilt, total
 
 
+@lru_cache(maxsize=1 << 13)  # elements of one row have all but the last of these in common
 def joined(high: Expr, low: Expr, base: Expr) -> Expr:
     """``high · base + low``; what was taken apart into quotient and remainder is whole again, also where something is
     added to both: ``(h + x // b) · b + l + x % b`` is ``h · b + l + x``."""

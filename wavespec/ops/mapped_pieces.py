@@ -51,12 +51,17 @@ class MappedTensor:
             mask += checks
         mask += [(expr.substitute(known), const(1)) for expr in self.outside]
         if not self.is_whole:  # neighbours that exist together have one check, which they can be told by
-            mask = [(left if left.is_const else left - loose_part(left, right), right) for left, right in mask]
+            mask = [(left if left.is_const else _firm(left, right), right) for left, right in mask]
         return MappedElement(self.memory.offset(places), tuple(mask))
 
 
+@lru_cache(maxsize=1 << 13)
+def _firm(left: Expr, right: Expr) -> Expr:
+    return left - loose_part(left, right)
+
+
 # Elements of a tile share their places along some of the dims.
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 13)
 def _place(expr: Expr, size: Expr, known: tuple[tuple[str, Expr], ...], *, is_whole: bool) -> tuple[Expr, Mask]:
     """Where an element is along one dim, and the checks that it is inside: of quotients in a whole tile, of what is
     divided."""

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from wavespec.architecture import architecture
 from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
 from wavespec.runtime.code import ArtifactError, Binary
@@ -46,6 +44,8 @@ def cpu_features() -> frozenset[str]:
     except OSError:
         if architecture() == "aarch64":
             return frozenset({"asimd"})
+        import torch  # seconds, which nobody pays where the system says what there is
+
         return _TORCH_CAPABILITY_FEATURES.get(torch.backends.cpu.get_cpu_capability(), frozenset())
     line = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     features = frozenset(line[1].split()) if line else frozenset[str]()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
 from wavespec.schema.checking.check_constraints import check_condition
 from wavespec.schema.checking.check_schedules import is_inherited
-from wavespec.schema.language.conditions import are_implied, narrowed_dims
+from wavespec.schema.language.conditions import Conditions
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
 from wavespec.schema.resolve import constant_values, is_for_others, spec_with_override
@@ -40,25 +40,26 @@ def check_cases(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
             if errors := list(_conditions(spec, case, broken)):
                 yield from errors
                 continue
-            valued = _Valued(case, _values(spec, settings, case))
+            valued = _valued(spec, settings, case)
             if valued.values is not None and is_for_others(spec_with_override(spec, settings), case):
                 continue
-            if condition := _contradiction(spec, valued):
+            if condition := _contradiction(valued):
                 where = case.where("when", case.when.index(condition))
                 if not (isinstance(where, Span) and is_inherited(spec, where)):  # a base is for sizes of its own
                     yield ContradictoryCase(where, condition)
                 continue
             # A condition that could not be read may be what tells the cases apart.
-            if is_whole and (covering := next((one for one in sound if _covers(spec, one, valued)), None)):
+            if is_whole and (covering := next((one for one in sound if _covers(one, valued)), None)):
                 yield UnreachableCase(case.where("when"), case, covering.case)
             sound.append(valued)
 
 
 class _Valued(NamedTuple):
-    """A case and its parameters; `None` where they have no values, which is reported as such."""
+    """A case, its parameters and its conditions; `None` where parameters have no values, which is reported as such."""
 
     case: Case
     values: dict[str, int] | None
+    conditions: Conditions | None
 
 
 def _conditions(spec: KernelSpec, case: Case, broken: frozenset[str]) -> Iterator[WavespecError]:
@@ -66,26 +67,28 @@ def _conditions(spec: KernelSpec, case: Case, broken: frozenset[str]) -> Iterato
         yield from check_condition(spec, condition, case.where("when", index), broken)
 
 
-def _contradiction(spec: KernelSpec, valued: _Valued) -> Expression | None:
+def _contradiction(valued: _Valued) -> Expression | None:
     """The condition that no call meets beside the others."""
-    case, values = valued
-    dims = narrowed_dims(spec.dims | spec.numbers, case.when, values) if values is not None else None
+    dims = valued.conditions.narrowed if valued.conditions is not None else None
     return dims if isinstance(dims, Expression) else None
 
 
-def _covers(spec: KernelSpec, earlier: _Valued, later: _Valued) -> bool:
+def _covers(earlier: _Valued, later: _Valued) -> bool:
     """Whether every call of `later` is one of `earlier` too."""
     if earlier.case.variants and not set(later.case.variants or ("",)) <= {*earlier.case.variants}:
         return False
-    conditions, others = earlier.case.when, later.case.when
-    sizes = spec.dims | spec.numbers
-    # A parameter that is not the same in both cases says nothing about one in terms of the other.
-    if later.values is None or (
-        later.values != earlier.values
-        and any(name not in sizes for condition in (*conditions, *others) for name in condition.names())
-    ):
+    if earlier.conditions is None or later.conditions is None:
         return False
-    return are_implied(conditions, others, sizes, later.values)
+    # A parameter that is not the same in both cases says nothing about one in terms of the other.
+    sizes, every = later.conditions.dims, (*earlier.case.when, *later.case.when)
+    if later.values != earlier.values and any(name not in sizes for one in every for name in one.names()):
+        return False
+    return later.conditions.imply(earlier.conditions)
+
+
+def _valued(spec: KernelSpec, settings: TargetOverride, case: Case) -> _Valued:
+    values = _values(spec, settings, case)
+    return _Valued(case, values, None if values is None else Conditions(case.when, spec.dims | spec.numbers, values))
 
 
 def _values(spec: KernelSpec, settings: TargetOverride, case: Case) -> dict[str, int] | None:

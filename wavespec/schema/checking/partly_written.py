@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, product
 from math import prod
 from random import Random
 from typing import TypeAlias
 
 from wavespec.schema.language.constraints import AnyConstraint, Assume, Tiling, Workgroup
-from wavespec.schema.language.expressions import EvaluationError, Expression, Name, Num
+from wavespec.schema.language.expressions import Call, EvaluationError, Expression, Name, Num
 from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.ops import AnyOp, Branch, Iterate, Repeat, Write
 from wavespec.schema.ops.mapping import index_names, values_of
@@ -190,12 +191,33 @@ def _covers(spec: KernelSpec, params: Mapping[str, int], write: Write, sizes: Ma
         return None
     if indices == 0:  # beside the 0 there may be sizes that `product` has no memory for
         return False
-    missed = set(product(*(range(sizes[dim]) for dim in dims)))
-    values = {**params, **{f"size({dim})": size for dim, size in sizes.items()}}
-    for index in product(*(range(sizes[name]) for name in names)):
-        at = {**values, **dict(zip(names, index, strict=True))}
+    places = tuple([write.at[dim] for dim in dims])
+    known = {**params, **{f"size({dim})": size for dim, size in sizes.items()}}
+    used = {str(node) for place in places for node in place.walk() if isinstance(node, Name | Call)}
+    reached = _are_all_reached(
+        places,
+        tuple([sizes[dim] for dim in dims]),
+        tuple([(name, sizes[name]) for name in names]),
+        tuple([(name, value) for name, value in known.items() if name in used]),
+    )
+    return (None if 0 in sizes.values() else False) if reached is None else reached
+
+
+# The cases of a kernel, and its targets, mostly write to the same places.
+@lru_cache(maxsize=1 << 10)
+def _are_all_reached(
+    places: Sequence[Expression],
+    extents: Sequence[int],
+    counts: Sequence[tuple[str, int]],
+    known: Sequence[tuple[str, int]],
+) -> bool | None:
+    """Whether some indices, which count so far, have every element of so many along each dim for their places; none
+    where a place has no value."""
+    missed, at = set(product(*map(range, extents))), dict(known)
+    for index in product(*(range(count) for _, count in counts)):
+        at.update(zip((name for name, _ in counts), index, strict=True))
         try:
-            missed.discard(tuple(int(write.at[dim].evaluate(at)) for dim in dims))
+            missed.discard(tuple([int(place.evaluate(at)) for place in places]))
         except EvaluationError:  # it may divide by the size of an empty dim
-            return None if 0 in sizes.values() else False
+            return None
     return not missed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import gcd, lcm
 
 from wavespec.schema.language.expressions import Binary, Call, Compare, EvaluationError, Expression, Name
@@ -141,19 +142,44 @@ def narrowed_dims(
     return next((condition for condition in conditions if _constant(condition, known) == 0), narrowed)
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """Conditions that hold together; what follows from them is found once, however many others it is compared with.
+
+    ``dims``: the sizes that they are about.  ``values``: the parameters, which conditions may use.
+    """
+
+    conditions: Sequence[Expression]
+    dims: Mapping[str, Dim]
+    values: Mapping[str, int]
+
+    @cached_property
+    def narrowed(self) -> dict[str, Dim] | Expression:
+        """`narrowed_dims` of them."""
+        return narrowed_dims(self.dims, self.conditions, self.values)
+
+    @cached_property
+    def _promises(self) -> dict[str, Promise | None]:
+        return {str(condition): promise_of(condition, self.dims, self.values) for condition in self.conditions}
+
+    def imply(self, others: Conditions) -> bool:
+        """Whether sizes that meet all of these, which some do, surely meet all of the others."""
+        promises = [promise for text, promise in others._promises.items() if text not in self._promises]
+        if not promises or None in promises:
+            return not promises
+        narrowed = self.narrowed
+        assert isinstance(narrowed, dict)
+        return all(
+            promise is not None and promise.narrows(narrowed[promise.dim]) == narrowed[promise.dim]
+            for promise in promises
+        )
+
+
 def are_implied(
-    conditions: Iterable[Expression], by: Sequence[Expression], dims: Mapping[str, Dim], values: Mapping[str, int]
+    conditions: Sequence[Expression], by: Sequence[Expression], dims: Mapping[str, Dim], values: Mapping[str, int]
 ) -> bool:
     """Whether sizes that meet all of `by` surely meet all of `conditions`."""
-    texts = {str(condition) for condition in by}
-    narrowed = narrowed_dims(dims, by, values)
-    assert isinstance(narrowed, dict)
-    for condition in conditions:
-        promise = promise_of(condition, dims, values)
-        holds = promise is not None and promise.narrows(narrowed[promise.dim]) == narrowed[promise.dim]
-        if not holds and str(condition) not in texts:
-            return False
-    return True
+    return Conditions(by, dims, values).imply(Conditions(conditions, dims, values))
 
 
 def _of_named_sizes(condition: Expression, dims: Iterable[str]) -> Expression:
@@ -162,7 +188,10 @@ def _of_named_sizes(condition: Expression, dims: Iterable[str]) -> Expression:
         case Binary() | Call() if (name := str(condition)) in dims:
             return Name(name)
         case Binary(left=left, right=right) | Compare(left=left, right=right):
-            return replace(condition, left=_of_named_sizes(left, dims), right=_of_named_sizes(right, dims))
+            sides = _of_named_sizes(left, dims), _of_named_sizes(right, dims)
+            if sides[0] is left and sides[1] is right:  # the same expression remembers its text
+                return condition
+            return replace(condition, left=sides[0], right=sides[1])
         case _:
             return condition
 
