@@ -269,6 +269,8 @@ class _Plan:
             "narrow": str(min(max(DTYPES[one.dtype].bits, 8) for one in self.spec.tensors.values())),
             "products": str(roles.products),
             "contiguous": str(int(roles.contiguous)),
+            "rows_last": str(int(roles.rows in roles.last)),
+            "columns_last": str(int(roles.columns in roles.last)),
             "mapped": str(int(bool(roles.mapped))),
             "pixels": str(int(roles.pixels)),
             "single": str(int(roles.single)),
