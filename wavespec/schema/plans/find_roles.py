@@ -266,6 +266,7 @@ class _Graph:
         if rhs not in once.written or once.block:
             return ()
         made_of = reads_of((rhs, *(product.scales or ())[1:]), self.ops)
+        made_of = tuple(op for op in made_of if len(self.spec.tensors[op.tensor].shape) > 1)
         (rows, *_), plain = once.operands, [op.name for op in made_of if not op.at]
         turned = replace(
             once,
