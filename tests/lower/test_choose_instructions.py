@@ -62,7 +62,7 @@ gemm.wave.yaml:22:22: error[unknown-matrix-instruction]: sm_90 has no matrix ins
  22 |   - {hardware: {mma: f32_16x16x16_f16}}
     |                      ^^^^^^^^^^^^^^^^
     = note: For sm_90.
-    = hint: It has 'mma_m16n8k16_f16', 'mma_m16n8k16_bf16', 'mma_m16n8k32_i8', 'lanes', 'fma_f32_32x64x4', 'fma_sums_f32_16x32x4', 'fma_f32_32x64x1', 'mma3_m16n8k8_f32', 'wgmma_m64n{n}k16_{dtype}', 'wgmma_m64n{n}k32_f8e4m3fn', 'wgmma_m64n{n}k32_f8e5m2', 'wgmma_m64n{n}k32_i8', 'wgmma_m64n{n}k8_tf32', 'wgmma3_m64n{n}k8_f32', or write 'auto'."""
+    = hint: It has 'mma_m16n8k16_f16', 'mma_m16n8k16_bf16', 'mma_m16n8k32_i8', 'mma_m16n8k32_u8', 'lanes', 'fma_f32_32x64x4', 'fma_sums_f32_16x32x4', 'fma_f64_16x32x2', 'fma_f32_32x64x1', 'mma3_m16n8k8_f32', 'wgmma_m64n{n}k16_{dtype}', 'wgmma_m64n{n}k32_f8e4m3fn', 'wgmma_m64n{n}k32_f8e5m2', 'wgmma_m64n{n}k32_i8', 'wgmma_m64n{n}k32_u8', 'wgmma_m64n{n}k8_tf32', 'wgmma3_m64n{n}k8_f32', or write 'auto'."""
     )
 
 

@@ -41,6 +41,6 @@ def test_the_simulator_knows_the_same_numbers_as_torch(dtype: str) -> None:
 @pytest.mark.parametrize("machine", [AMD, CPU], ids=lambda machine: machine.variant)
 def test_a_machine_without_an_instruction_refuses(machine: Machine) -> None:
     with pytest.raises(WavespecError) as caught:
-        lower(epilogue("y: {relu: sums.acc}", operands="f8e5m2"), machine)
+        lower(epilogue("y: {relu: sums.acc}", operands="f8e5m2fnuz"), machine)
     (diagnostic,) = caught.value.diagnostics
-    assert diagnostic.message == f"{machine.variant} has no matrix instruction for f8e5m2 inputs into f32."
+    assert diagnostic.message == f"{machine.variant} has no matrix instruction for f8e5m2fnuz inputs into f32."

@@ -169,9 +169,10 @@ def _buffered(kernel: Kernel, plan: LoopPlan) -> Kernel:
 def _widened(kernel: Kernel, loop: Op, unroll: int) -> tuple[Kernel, Op]:
     """The induction of an unrolled loop takes steps that many times as long, unless it is another loop's as well."""
     loops = [op for op in kernel.walk() if op.is_(FOR) and op["induction"] == loop["induction"]]
-    if unroll == 1 or not loop["lower"].is_const or loop["lower"].value or len(loops) > 1:
+    induction = kernel.symbol(loop["induction"])
+    if induction.is_const or unroll == 1 or not loop["lower"].is_const or loop["lower"].value or len(loops) > 1:
         return kernel, loop
-    name, low, high, divisor = kernel.symbol(loop["induction"]).args
+    name, low, high, divisor = induction.args
     longer = symbol(name, low, high, divisor * unroll)
     symbols: tuple[Expr, ...] = tuple(longer if known.args[0] == name else known for known in kernel.symbols)
     return replace(kernel, symbols=symbols), loop

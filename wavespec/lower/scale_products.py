@@ -129,7 +129,8 @@ class _Tiles:
         lhs, rhs = (value.tile.dtype for value in product.operands[:2])
         named, by_unit = self._named(product), bool(self.kernel.distribution.roles.producers)
         rows = [row for row in self.machine.instructions if row.auto and row.reads_shared == by_unit]
-        return lhs == rhs and any(lhs in row.inputs for row in ([named] if named else rows))
+        taken = {row.a.dtype for row in ([named] if named else rows)} | {DTYPES[_MULTIPLIED]}
+        return lhs == rhs and lhs in taken
 
     def _named(self, product: Op) -> MatrixInstruction | None:
         return self.machine.instruction(product.get("variant") or self.kernel.distribution.instruction)

@@ -12,6 +12,7 @@ from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.thread import Mask, ThreadBuilder
+from wavespec.ops.small_floats import converted
 from wavespec.ops.turned_blocks import TurnedBlocks, stored_together, turned_blocks
 from wavespec.targets.machine import Machine
 
@@ -314,7 +315,8 @@ def stored_later(
 
     def store() -> None:
         build.span, build.node = span, node
-        lines = [build.cast(value, shared.dtype, source.name, op.get("bias", 0)) for value, _, _ in waiting]
+        bias = op.get("bias", 0)
+        lines = [converted(build, value, shared.dtype, machine, source.name, bias) for value, _, _ in waiting]
         if op["transpose"]:
             sizes: tuple[int, int, int] = op["transpose"]
             rows, columns, unit = sizes

@@ -10,12 +10,10 @@ from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.elementwise import piecewise
-from wavespec.ops.small_floats import f32_to_small, is_small_float, is_written, nearest, small_to_f32
+from wavespec.ops.small_floats import converted, is_written, nearest
 from wavespec.ops.steps import Steps
 from wavespec.schema.ops import Cast
 from wavespec.targets.machine import Machine
-
-_PAIR = 2
 
 
 def to_tile(statement: Cast, context: TileContext) -> None:
@@ -40,20 +38,10 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         return
 
     def piece(value: Value) -> Value:
-        if is_small_float(value.vector.dtype) and not _has_instruction(value, context.machine):
-            value = small_to_f32(context.build, value, result.name)
-        if is_written(dtype):
-            return f32_to_small(build, build.cast(value, DTYPES["f32"], result.name), dtype, result.name)
-        return build.cast(
-            _four_bits(build, value, result.name) if dtype.name == "i4" else value, dtype, result.name, bias
-        )
+        number = _four_bits(build, value, result.name) if dtype.name == "i4" else value
+        return converted(build, number, dtype, context.machine, result.name, bias)
 
     context.fragments[result.name] = piecewise(context, [fragments], result, piece)
-
-
-def _has_instruction(value: Value, machine: Machine) -> bool:
-    """Whether the machine makes f32 of elements itself, by way of f16, which has all of their numbers."""
-    return value.vector.dtype.name in machine.widened_pairs and value.vector.elements % _PAIR == 0
 
 
 def _is_found_in_table(value: Value, result: Value, machine: Machine) -> bool:

@@ -13,6 +13,7 @@ from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places, taken
 from wavespec.ops.mapped_accesses import read_mapped
 from wavespec.ops.runs_of_lanes import as_fragments, in_run_order
+from wavespec.ops.small_floats import converted
 from wavespec.schema.ops import Read
 
 
@@ -79,7 +80,8 @@ def _loaded(op: Op, context: ThreadContext) -> tuple[Value, ...]:
         loaded = block
     else:
         loaded = read_fragments(context.build, *where, clamped, is_factor=name in context.factors)
-    return tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in loaded)
+    machine, bias = context.machine, op.get("bias", 0)
+    return tuple(converted(context.build, value, dtype, machine, name, bias) for value in loaded)
 
 
 def reference(statement: Read, context: ReferenceContext) -> None:

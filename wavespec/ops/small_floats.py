@@ -15,6 +15,7 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Value
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.steps import Steps
+from wavespec.targets.machine import Machine
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +27,7 @@ _FORMATS = {
 }
 """Bits of the mantissa, and the bias of the exponent."""
 _SCALE = "f8e8m0fnu"
+_PAIR = 2
 _NOT_A_NUMBER = {"f8e4m3fn": 0x7F}
 """What stands for NaN, without its sign, where f16 has a number there; f8e5m2 has NaN where f16 has it."""
 _F16_MANTISSA, _F16_BIAS = 10, 15
@@ -35,6 +37,24 @@ _F32_NAN, _F32_SMALLEST_SCALE = 0x7FC00000, 0x00400000
 
 def is_small_float(dtype: DType) -> bool:
     return dtype.name in _FORMATS or dtype.name == _SCALE
+
+
+def converted(
+    build: ThreadBuilder, value: Value, dtype: DType, machine: Machine, hint: str = "cast", bias: int = 0
+) -> Value:
+    """The numbers in another type, whatever of the two has 8 bits or less."""
+    if value.vector.dtype == dtype and not bias:
+        return value
+    if is_small_float(value.vector.dtype) and not _has_instruction(value, machine):
+        value = small_to_f32(build, value, hint)
+    if is_written(dtype):
+        return f32_to_small(build, build.cast(value, _F32, hint), dtype, hint)
+    return build.cast(value, dtype, hint, bias)
+
+
+def _has_instruction(value: Value, machine: Machine) -> bool:
+    """Whether the machine makes f32 of elements itself, by way of f16, which has all of their numbers."""
+    return value.vector.dtype.name in machine.widened_pairs and value.vector.elements % _PAIR == 0
 
 
 def small_to_f32(build: ThreadBuilder, value: Value, hint: str) -> Value:

@@ -225,6 +225,7 @@ class _Graph:
             beside=is_beside,
             decoded=is_made or is_beside or any(op.scales is not None for op in products),
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
+            last=frozenset(dim for name in names if name in reads for dim in self._last_of(reads[name])),
             mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
             pixels=all(self._is_along(reads[name], steps, whole=False) for name in names if name in reads),
             staged=tuple({name: self._typed(name) for name in names if name in reads}.values()),
@@ -280,6 +281,7 @@ class _Graph:
         if rhs not in once.written or once.block:
             return ()
         made_of = reads_of((rhs, *(product.scales or ())[1:]), self.ops)
+        made_of = tuple(op for op in made_of if len(self.spec.tensors[op.tensor].shape) > 1)
         (rows, *_), plain = once.operands, [op.name for op in made_of if not op.at]
         turned = replace(
             once,
@@ -330,11 +332,13 @@ class _Graph:
 
     def _is_along(self, read: Read, steps: Sequence[str], *, whole: bool = True) -> bool:
         """Whether what is side by side is so along steps: ``whole``, for all of them."""
+        return self._last_of(read, whole=whole) <= {*steps}
+
+    def _last_of(self, read: Read, *, whole: bool = True) -> set[str]:
+        """The dims along which what is side by side is so: ``whole``, along all of them."""
         last = self.spec.tensors[read.tensor].shape[-1]
-        if last not in read.at:
-            return last in steps
-        place = read.at[last]
-        return {*(place.names() if whole else _indices_in(place))} & self.spec.dims.keys() <= {*steps}
+        place = read.at.get(last, Name(name=last))
+        return {*(place.names() if whole else _indices_in(place))} & self.spec.dims.keys()
 
     def _uniform(self) -> frozenset[str]:
         written = [getattr(op, field, None) for op in walk(self.ops) for field in _DECIDING]

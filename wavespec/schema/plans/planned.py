@@ -41,7 +41,10 @@ _SPLITS = (Workgroup, Tiling, Wave, Device)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _WINDOW = re.compile(r"\bwindow\b")
 _LAST_AXIS = 4
+_WORD_BITS = 32
 _OPEN = (None, "auto")
+_ALONG_ANY = 16
+"""Bits of elements that matrix units read themselves along any dim; of fewer bits, along steps."""
 
 
 def planned(spec: KernelSpec) -> KernelSpec:
@@ -144,6 +147,8 @@ class _Plan:
             conditions = plan._conditions(entry, table)
             if not all(conditions) or (has_producers(entry) and not plan._takes_producers(entry, limits)):
                 continue
+            if entry.get("aligned") == "operands" and not plan._has_whole_words():
+                continue
             when = (*(one for one in conditions if not isinstance(one, bool)), *plan._aligned(entry))
             dims = narrowed_dims(plan.spec.dims | plan.spec.numbers, when, {})
             if isinstance(dims, Expression) or any(are_implied(one, when, dims, {}) for one in before):
@@ -166,6 +171,12 @@ class _Plan:
                 when = [*entry.get("when", ()), few, f"steps >= {share['steps'] * steps}"]
                 yield {**entry, "when": when, "schedule": {**schedule, "workgroups": {"split": split}}}
         yield entry
+
+    def _has_whole_words(self) -> bool:
+        """Whether rows of operands that have one size are words, which alone are copied while lanes compute."""
+        tensors = [self.spec.tensors[name] for name in self.roles.operands]
+        sizes = [(self.roles.fixed.get(one.shape[-1], 0), DTYPES[one.dtype].bits) for one in tensors]
+        return all(size * bits % _WORD_BITS == 0 for size, bits in sizes)
 
     def _takes_producers(self, entry: _Entry, limits: _Entry) -> bool:
         """Whether waves may only copy beside those of an entry: not for products behind a loop, nor where what is
@@ -278,8 +289,11 @@ class _Plan:
             "narrow": str(min(max(DTYPES[one.dtype].bits, 8) for one in self.spec.tensors.values())),
             "products": str(roles.products),
             "contiguous": str(int(roles.contiguous)),
+            "rows_last": str(int(roles.rows in roles.last)),
+            "columns_last": str(int(roles.columns in roles.last)),
             "mapped": str(int(bool(roles.mapped))),
             "pixels": str(int(roles.pixels)),
+            "direct": str(int(roles.bits == _ALONG_ANY or (roles.bits < _ALONG_ANY and roles.pixels))),
             "single": str(int(roles.single)),
             "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),

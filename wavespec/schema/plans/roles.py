@@ -66,6 +66,8 @@ class Roles:
     """Whether that is so, or an operand or its places are computed, or it is scaled."""
     contiguous: bool = False
     """Whether operands that are read have their elements along the steps side by side."""
+    last: frozenset[str] = frozenset()
+    """Dims along which operands that are read have their elements side by side."""
     mapped: tuple[str, ...] = ()
     """Tensors among the operands whose elements are found by a mapping."""
     pixels: bool = False

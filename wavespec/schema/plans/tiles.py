@@ -17,6 +17,8 @@ _LEAST_TILE = 16
 """Of a product along a side, and along what is summed."""
 _NARROW = 64
 """Columns that several products beside each other still have each."""
+_LEAST_STEP_BITS = 256
+"""Along the steps of products: of the elements that a matrix instruction multiplies at a time."""
 _WIDE = 64
 _WORD = 32
 
@@ -215,8 +217,19 @@ class _Fitted:
             return self.roles.fixed.get(dim)
         size = self.roles.fixed.get(dim, self.spec.dims[dim].max)
         block = self.roles.block if dim in self.roles.steps else 0
-        sizes = [*([block] if block else ()), *([] if size is None else [_rounded(size)])]
+        least = _LEAST_TILE
+        if self.entry.get("mma") and dim in (self.roles.rows, self.roles.columns):  # as many as that has
+            least = self.numbers("wave").get(dim, least)
+        elif dim == self.roles.columns and self._takes_columns_for_rows():
+            least = _WIDE
+        elif self.roles.products and dim in self.roles.steps:
+            least = max(least, _LEAST_STEP_BITS // self.roles.bits)
+        sizes = [*([block] if block else ()), *([] if size is None else [max(_rounded(size), least)])]
         return min(sizes, default=None)
+
+    def _takes_columns_for_rows(self) -> bool:
+        """Whether a matrix unit that reads its operands itself, 64 rows of one of them, has other rows than those."""
+        return has_producers(self.entry) and self.numbers("wave").get(self.roles.rows, _WIDE) % _WIDE != 0
 
     def _staged(self, tiles: Mapping[str, int]) -> int:
         """Bytes of one stage of all operands."""
