@@ -47,6 +47,8 @@ _PLACES = ("bool", "i32", "i64")
 """Types of masks and places."""
 _IN_ORDER = Scan | Joined | Topk | Take
 """What joins or looks up elements by where they are among the others."""
+_SHORT = 4
+"""Elements of a dim that is not worth tiles of its own."""
 _SOME_TILE = 64
 """Of dims whose tiles are not known yet."""
 
@@ -95,7 +97,15 @@ class _Graph:
         if products:
             return self._of_products(products, results, whole)
         windows = None if whole or self._is_ordered() else self._windows(results)
+        if windows is None and not self.loops:
+            whole = tuple(dict.fromkeys((*whole, *self._short(results))))
+            results = [dim for dim in results if dim not in whole]
         return self._of_rows(results, whole) if windows is None else self._of_windows(results, windows)
+
+    def _short(self, results: Sequence[str]) -> list[str]:
+        """Dims of few elements each, such as colours or the places of a small matrix, where results have others."""
+        short = [dim for dim in results if self.fixed.get(dim, _SHORT + 1) <= _SHORT]
+        return short if len(short) < len(results) else []
 
     def _windows(self, results: Sequence[str]) -> Windows | None:
         return None if self._uniform() else windows_of(self.spec, self.ops, self.loops, results, self.constants)
