@@ -48,7 +48,8 @@ class NoDivisor(WavespecError, code="no-constant-value"):
             where,
             f"{quote(text)} cannot divide an index: it may be 0 or less.",
             hints=[
-                "Divide by a positive number, a parameter, the size of a dim, a scalar with 'min: 1', or 'max(..., 1)'."
+                "Divide by a positive number, a parameter, the size of a dim, a scalar with 'min: 1', an index and 1, or "
+                "'max(..., 1)'."
             ],
         )
 
@@ -127,24 +128,34 @@ def _name_errors(name: str, place: Where, dims: Sequence[str], scope: Scope) -> 
 
 def _may_be_none(divisor: Expression, dims: Sequence[str], scope: Scope) -> bool:
     known = all(not list(_name_errors(name, None, dims, scope)) for name in index_names(divisor))
-    return known and not _is_positive(divisor, scope)
+    return known and not _is_at_least(1, divisor, dims, scope)
 
 
-def _is_positive(node: Expression, scope: Scope) -> bool:
-    """Whether a divisor is a positive number, a parameter, a size, a product or sum of such, or no less than one."""
+def _is_at_least(least: int, node: Expression, dims: Sequence[str], scope: Scope) -> bool:
+    """Whether a divisor is no less than 0, or 1, whatever a call has: numbers, parameters, sizes, which count as 1 where
+    they divide, indices along ``dims``, and sums and products of such."""
+
+    def each(nodes: Sequence[Expression], number: int = least) -> Iterator[bool]:
+        return (_is_at_least(number, one, dims, scope) for one in nodes)
+
     match node:
         case Num(value=value):
-            return isinstance(value, int) and value > 0
+            return isinstance(value, int) and value >= least
         case NameNode(name=name):
             number, scalar = scope.param(name), scope.scalar(name)
-            return number > 0 if number is not None else scalar is not None and scalar.limits[0] > 0
+            if number is None and scalar is None:
+                return least == 0 and name in dims
+            return number >= least if number is not None else scalar is not None and scalar.limits[0] >= least
         case Call(function="max", arguments=arguments):
-            return any(_is_positive(argument, scope) for argument in arguments)
+            return any(each(arguments))
         case Call(function=function, arguments=arguments):
-            is_positive = function != "xor" and all(_is_positive(argument, scope) for argument in arguments)
-            return function == "size" or is_positive
-        case Binary(op=sign, left=left, right=right) if sign in ("*", "+"):
-            return _is_positive(left, scope) and _is_positive(right, scope)
+            return function == "size" or (function != "xor" and all(each(arguments)))
+        case Binary(op="+", left=left, right=right):
+            return all(each((left, right), 0)) and (least == 0 or any(each((left, right))))
+        case Binary(op="*", left=left, right=right):
+            return all(each((left, right)))
+        case Binary(op=("//" | "%"), left=left, right=right):
+            return least == 0 and all(each((left,))) and all(each((right,), 1))
         case _:
             return False
 

@@ -11,6 +11,7 @@ from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.expressions import Call, Expression, Name, Num
 from wavespec.schema.language.models import Dim, KernelSpec, Schedule
+from wavespec.schema.made_kernels import words_of
 from wavespec.schema.materialize import sources_of
 from wavespec.schema.ops import (
     ArgReduce,
@@ -47,6 +48,8 @@ _PLACES = ("bool", "i32", "i64")
 """Types of masks and places."""
 _IN_ORDER = Scan | Joined | Topk | Take
 """What joins or looks up elements by where they are among the others."""
+_SHORT = 4
+"""Elements of a dim that is not worth tiles of its own."""
 _SOME_TILE = 64
 """Of dims whose tiles are not known yet."""
 
@@ -109,7 +112,15 @@ class _Graph:
         if products:
             return self._of_products(products, results, whole)
         windows = None if whole or self._is_ordered() else self._windows(results)
+        if windows is None and not self.loops:
+            whole = tuple(dict.fromkeys((*whole, *self._short(results))))
+            results = [dim for dim in results if dim not in whole]
         return self._of_rows(results, whole) if windows is None else self._of_windows(results, windows)
+
+    def _short(self, results: Sequence[str]) -> list[str]:
+        """Dims of few elements each, such as colours or the places of a small matrix, where results have others."""
+        short = [dim for dim in results if self.fixed.get(dim, _SHORT + 1) <= _SHORT]
+        return short if len(short) < len(results) else []
 
     def _windows(self, results: Sequence[str]) -> Windows | None:
         return None if self._uniform() else windows_of(self.spec, self.ops, self.loops, results, self.constants)
@@ -168,7 +179,7 @@ class _Graph:
             largest=max((self.fixed.get(op.k, 0) for op in every(Topk, self.ops)), default=0),
             loops=sum(1 for _ in every(Iterate, self.ops)),
             parted=bool(steps) and len(results) < _MOST_AXES and may_have_parts(with_tiled_loops(self.spec), steps),
-            single=self._is_single(),
+            single=self._is_single() and all(map(self._joins_alone, every(Iterate, self.ops))),
             uniform=self._uniform(),
             ordered=self._is_ordered(),
             fixed=self.fixed,
@@ -380,6 +391,15 @@ class _Graph:
             if any(isinstance(op, Written | _IN_ORDER) for op in walk(loop.body)) or not loop.carry.keys() <= made:
                 return False
         return True
+
+    def _joins_alone(self, loop: Iterate) -> bool:
+        """Whether all that a loop carries is what reductions along it have so far, which nothing else in it asks for:
+        not the largest so far that an online softmax subtracts."""
+        extremes = [op.extreme for op in loop.body if isinstance(op, ArgReduce)]
+        made = {op.name for op in loop.body if isinstance(op, Reduce | ArgReduce)} | {*extremes}
+        used = [word for op in loop.body for word in words_of(op) if word in loop.carry]
+        # `extreme` names what it makes.
+        return all(name in made and used.count(name) == 1 + extremes.count(name) for name in loop.carry)
 
     def _is_single(self) -> bool:
         loops = [op for op in walk(self.ops) if isinstance(op, Structured)]

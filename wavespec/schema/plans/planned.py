@@ -145,7 +145,7 @@ class _Plan:
         before: list[tuple[Expression, ...]] = []
         for plan, entry in candidates:
             conditions = plan._conditions(entry, table)
-            if not all(conditions) or (has_producers(entry) and not plan._takes_producers(entry, limits)):
+            if not all(conditions) or not plan._takes(entry, limits):
                 continue
             if entry.get("aligned") == "operands" and not plan._has_whole_words():
                 continue
@@ -178,10 +178,14 @@ class _Plan:
         sizes = [(self.roles.fixed.get(one.shape[-1], 0), DTYPES[one.dtype].bits) for one in tensors]
         return all(size * bits % _WORD_BITS == 0 for size, bits in sizes)
 
-    def _takes_producers(self, entry: _Entry, limits: _Entry) -> bool:
-        """Whether waves may only copy beside those of an entry: not for products behind a loop, nor where what is
-        joined has no room in the rows that multiply together."""
-        return not self.roles.behind and self._tiles(entry, limits).have_room
+    def _takes(self, entry: _Entry, limits: _Entry) -> bool:
+        """Whether the schedule of an entry goes with its tiles. Waves only copy beside no products behind a loop, nor
+        where what is joined has no room in the rows that multiply together. Workgroups share out steps without
+        products where lanes have room for all that the entry says, which they carry to the end."""
+        if has_producers(entry) and (self.roles.behind or not self._tiles(entry, limits).have_room):
+            return False
+        is_split = "split" in entry.get("schedule", {}).get("workgroups", {})
+        return not is_split or bool(self.roles.products) or not self._tiles(entry, limits).are_smaller
 
     def _tiles(self, entry: _Entry, limits: _Entry) -> Tiles:
         lanes = {"lanes": str(limits["lanes"])}

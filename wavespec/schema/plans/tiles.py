@@ -34,6 +34,8 @@ class Tiles:
     schedule: Mapping[str, Any] | None
     have_room: bool
     """Whether they are as small as the largest value of a kernel that joins what it multiplies needs them."""
+    are_smaller: bool
+    """Whether they have less than the table says."""
 
     @property
     def params(self) -> dict[str, int]:
@@ -80,7 +82,7 @@ def tiles_of(
     tiles, waves = fitted.of_short_dims(tiles, waves)
     names = {dim: "".join(part if part.isalnum() else "_" for part in dim) for dim in tiles}
     names = {dim: free_name(spec, f"TILE_{name}").removeprefix("TILE_") for dim, name in names.items()}
-    return Tiles(tiles, waves, names, fitted.schedule(tiles), fitted.has_room(tiles))
+    return Tiles(tiles, waves, names, fitted.schedule(tiles), fitted.has_room(tiles), bool(written))
 
 
 @dataclass(frozen=True, slots=True)
