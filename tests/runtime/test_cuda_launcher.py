@@ -196,9 +196,15 @@ def test_a_bound_launch_is_made_again_for_another_stream_or_scratch(monkeypatch:
     assert [bound(), launcher.bind(addresses, plan)(), bound()] == [0, 0, 0]
     assert [launch["stream"] for launch in cuda.launches] == [1000, 77, 1000]
     assert launcher.bind([addresses[0] + 2, *addresses[1:]], plan)() and len(cuda.launches) == 3, "it takes a copy"
-    scaled = replace(scaled_interface(), backend="cuda")
-    other = CudaLauncher(scaled, [_PTX], _CPU, cuda.driver)
-    assert other.bind(addresses, make_plan(scaled, {"N": 500}))() and len(cuda.launches) == 3, "scratch may grow"
+
+
+def test_a_bound_launch_keeps_its_scratch_when_that_of_the_stream_grows() -> None:
+    artifact, cuda = replace(scaled_interface(), backend="cuda"), StandInCuda("ppppi")
+    launcher, addresses = CudaLauncher(artifact, [_PTX], _CPU, cuda.driver), [16, 32, 48]
+    small, large, between = (launcher.bind(addresses, make_plan(artifact, {"N": n})) for n in (500, 501, 900))
+    assert [small(), large(), between(), small()] == [0, 0, 0, 0]
+    first, second, third, again = (launch["pointers"][3] for launch in cuda.launches)
+    assert first == again != second == third, "memory for 501 is twice that for 500"
 
 
 def test_bound_launches_are_forgotten_before_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,8 +155,8 @@ class CudaLauncher:
         if not plan.scratch_bytes:
             bound = self._bound_launch(stream, addresses, (), plan)
             return bound.often if bound else _nothing
-        if _is_capturing() or not all(isinstance(size, int) for size in self._artifact.scratch_bytes):
-            return _nothing  # scratch memory may be made anew, larger or for a graph
+        if _is_capturing():
+            return _nothing  # scratch memory is made anew for a graph
         scratch = self._scratch_of(stream, plan)
         bound = self._bound_launch(stream, addresses, tuple(map(Tensor.data_ptr, scratch)), plan)
         return partial(_unless_captured, bound.often, scratch) if bound else _nothing
@@ -225,6 +225,8 @@ class CudaLauncher:
 
         One buffer per stream: launches of one stream run one after another, those of two streams may overlap.  A graph
         may run beside the stream that it was captured on, so that each of its launches has memory of the graph.
+        Memory that grows is at least doubled: bound launches keep what they were made with, all of them together no
+        more than the last of it once again.
         """
         zeroed = len(plan.scratch_bytes) - self._artifact.unset_scratch
         if _is_capturing():
@@ -237,7 +239,8 @@ class CudaLauncher:
         for number, size in enumerate(plan.scratch_bytes):
             buffer = self._scratch.get((stream, number))
             if buffer is None or buffer.numel() < size:
-                buffer = self._zeros(size) if number < zeroed else self._unset(size)
+                room = size if buffer is None else max(size, 2 * buffer.numel())
+                buffer = self._zeros(room) if number < zeroed else self._unset(room)
                 self._scratch[stream, number] = buffer
             buffers.append(buffer)
         return buffers
