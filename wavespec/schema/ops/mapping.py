@@ -48,8 +48,8 @@ class NoDivisor(WavespecError, code="no-constant-value"):
             where,
             f"{quote(text)} cannot divide an index: it may be 0 or less.",
             hints=[
-                "Divide by a positive number, a parameter, the size of a dim, a scalar with 'min: 1', an index and 1, or "
-                "'max(..., 1)'."
+                "Divide by a positive number, a parameter, the size of a dim, a scalar with 'min: 1', an index and 1, "
+                "or 'max(..., 1)'."
             ],
         )
 
@@ -132,8 +132,8 @@ def _may_be_none(divisor: Expression, dims: Sequence[str], scope: Scope) -> bool
 
 
 def _is_at_least(least: int, node: Expression, dims: Sequence[str], scope: Scope) -> bool:
-    """Whether a divisor is no less than 0, or 1, whatever a call has: numbers, parameters, sizes, which count as 1 where
-    they divide, indices along ``dims``, and sums and products of such."""
+    """Whether a divisor is no less than 0, or 1, whatever a call has: numbers, parameters, sizes, which count as 1
+    where they divide, indices along ``dims``, and sums and products of such."""
 
     def each(nodes: Sequence[Expression], number: int = least) -> Iterator[bool]:
         return (_is_at_least(number, one, dims, scope) for one in nodes)
