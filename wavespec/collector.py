@@ -18,4 +18,8 @@ def without_collecting() -> Generator[None]:
         yield
     finally:
         if was_on:
+            if not gc.get_freeze_count():
+                # To the oldest generation: as the youngest one, all that was made would be walked over at once.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

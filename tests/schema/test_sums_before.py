@@ -89,7 +89,7 @@ def test_targets_without_such_plans_have_one_kernel() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('- acc: {mma', '- other: "xx * 2"\n        - acc: {mma'),
+        ("- acc: {mma", '- other: "xx * 2"\n        - acc: {mma'),
         ("iterate: K", "iterate: K\n      end: size(K) - 1"),
     ],
 )
