@@ -10,6 +10,7 @@ from tests.lower.gemms import NVIDIA, Gemm, lines, run
 from tests.lower.hopper_gemms import CLUSTERS, PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread_ops import BULK_COPY, READS_MEMORY
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 
@@ -284,3 +285,23 @@ def test_results_that_lanes_store_are_no_copies() -> None:
     report, expected = run(spec, NVIDIA, {"M": 70, "N": 67, "K": 136})
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+@pytest.mark.parametrize(("name", "least"), [("attention_biased_bias", 4), ("attention_biased_mask", 3)])
+def test_what_lanes_read_beside_products_has_arrived_where_a_copy_may_fill_its_buffer(name: str, least: int) -> None:
+    # A barrier orders loads with other lanes, and with no bulk copy: where products keep shared memory busy, biases of
+    # the next step but one were read now and then.
+    subject = next(one for one in subjects("sm_90") if one.name == name)
+    found = 0
+    for case in subject.cases("sm_90"):
+        if case.spec.tensors[name.rpartition("_")[-1]].space != "shared":
+            continue
+        kernel = lower(case.spec, NVIDIA)
+        copied = {op["memory"] for op in kernel.walk() if op.is_(BULK_COPY)}
+        for region in [op.region.ops for op in kernel.walk() if op.region is not None]:
+            read = [n for n, op in enumerate(region) if op.is_(READS_MEMORY) and op["memory"] in copied]
+            if read:
+                behind = [op.name for op in region[read[-1] + 1 :]]
+                assert behind.index("fence_async") < behind.index("barrier")
+                found += 1
+    assert found >= least

@@ -215,7 +215,8 @@ class Consumer:
                 before[places[0]].append(_full(ring))
                 used = (n - 1 for n in range(places[-1], end) if ops[n].is_(MMA_FENCE))
                 place = places[-1] if is_early else next(used, end)
-                behind[place] += self._release_by_all(ring, ring.index(ring.step))
+                # Loads may still be on their way at a barrier, which orders them with no bulk copy.
+                behind[place] += [make("fence_async"), *self._release_by_all(ring, ring.index(ring.step))]
                 continue
             fences = (n for n in range(places[0]) if ops[n].is_(MMA_FENCE))
             first = 0 if ring is rings[0] else max(fences, default=0)  # lanes may read it in front of all products
