@@ -75,7 +75,7 @@ ROOMS = {
     "reading": ("reading", "language", "ops"),
     "plans": (
         *("plans", "checking", "made_kernels", "materialize", "packed_rows", "parted_loops", "split_loops"),
-        *("residues", "resolve", "whole_accesses", "language", "ops"),
+        *("residues", "resolve", "sums_before", "whole_accesses", "language", "ops"),
     ),
     "residues": ("residues", "checking.check_graph", "made_kernels", "resolve", "language", "ops"),
     "checking": ("checking", "cases", "materialize", "packed_rows", "parted_loops", "resolve", "language", "ops"),

@@ -35,9 +35,9 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 SPILLS = {
     "argmax": {0: 16},
     "argmax_f16": {},
-    "attention_biased_bias": {0: 104, 2: 76, 4: 20, 7: 60, 10: 88, 13: 116, 16: 84},
-    "attention_biased_bias_f16": {0: 280, 2: 76, 4: 64, 7: 60, 10: 88, 12: 56, 13: 280, 16: 84},
-    "attention_biased_mask": {0: 20, 1: 8, 2: 92, 5: 12, 7: 8, 8: 76, 11: 176, 12: 68, 14: 140, 15: 96},
+    "attention_biased_bias": {0: 104, 2: 76, 5: 20, 8: 60, 11: 88, 14: 116, 17: 84},
+    "attention_biased_bias_f16": {0: 280, 2: 76, 5: 20, 8: 60, 11: 88, 13: 56, 14: 280, 17: 84},
+    "attention_biased_mask": {0: 20, 1: 8, 2: 92, 6: 12, 8: 8, 9: 76, 12: 176, 13: 68, 15: 140, 16: 96},
     "attention_masked_causal": {3: 132},
     "attention_masked_window": {2: 172, 3: 176},
     "attention_extend": {0: 56, 1: 32},
