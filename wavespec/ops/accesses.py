@@ -311,11 +311,10 @@ def stored_later(
 ) -> Callable[[], None]:
     """What stores the values that a copy has loaded, each with its place in the tile and a mask."""
     local = list(op["layout"].coordinates())
-    span, node = build.span, f"{op.node}.store"
+    span, node, bias = build.span, f"{op.node}.store", op.get("bias", 0)
 
     def store() -> None:
         build.span, build.node = span, node
-        bias = op.get("bias", 0)
         lines = [converted(build, value, shared.dtype, machine, source.name, bias) for value, _, _ in waiting]
         if op["transpose"]:
             sizes: tuple[int, int, int] = op["transpose"]
