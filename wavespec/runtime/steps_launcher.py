@@ -13,13 +13,12 @@ from torch import Tensor
 
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.caller import Launcher, launch_nothing
+from wavespec.runtime.kept_plans import KeptPlans
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.tensor_strides import DTYPES
 
 _MOST_KEPT: Final = 256 << 20
 """Bytes of memory between steps on a CPU that stay for the next call; new memory takes ten times as long to write."""
-_MOST_PLANS: Final = 16
-"""Plans whose steps are kept, as many as calls of different sizes may take turns by."""
 _APART: Final = 64
 """Tensors begin at multiples of so many bytes."""
 
@@ -28,7 +27,6 @@ _APART: Final = 64
 class _Between:
     """What steps of one plan hand on, and where each of them finds its tensors: among those of the call, then these."""
 
-    plan: LaunchPlan
     shapes: Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
     starts: tuple[int, ...]
     """Bytes in front of each in a block that has all of them, and of the block."""
@@ -67,16 +65,11 @@ class StepsLauncher:
         self._names = tuple(tensor.name for tensor in artifact.tensors)
         self._steps = tuple(zip(artifact.steps, launchers, strict=True))
         self._device = device
-        self._known = dict[int, _Between]()
-        """By the `id` of its plan, of calls in turns."""
+        self._known = KeptPlans(self._between)
 
     def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
         """Run all steps on ``tensors`` (inputs, then outputs)."""
-        between = self._known.get(id(plan))
-        if between is None or between.plan is not plan:
-            if len(self._known) >= _MOST_PLANS:
-                self._known.clear()
-            between = self._known[id(plan)] = self._between(plan)
+        between = self._known.of(plan)
         if self._device.type != "cpu":
             made = [torch.empty(shape, dtype=dtype, device=self._device) for dtype, shape in between.shapes.values()]
             _run(between, (*tensors, *made), (*addresses, *(one.data_ptr() for one in made)))
@@ -102,7 +95,7 @@ class StepsLauncher:
             for (step, launcher), own in zip(self._steps, plan.steps, strict=True)
             if own.workgroups
         )
-        return _Between(plan, shapes, tuple(starts), steps)
+        return _Between(shapes, tuple(starts), steps)
 
     def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], object]:
         """Nothing to keep: memory between the steps is another one in every call."""

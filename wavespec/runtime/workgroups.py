@@ -23,6 +23,7 @@ import torch
 from wavespec.architecture import architecture
 from wavespec.runtime.checks import ArgumentError
 from wavespec.runtime.code import ArtifactError
+from wavespec.runtime.kept_plans import KeptPlans
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.loaded_code import LoadedCode, new_memory, protect
 from wavespec.runtime.workgroup_body import BODIES
@@ -34,8 +35,6 @@ _LOCAL_BYTES: Final = 4 << 20
 _OWN_WORK: Final = 1 << 17
 """Instructions, each for one element, that a thread has to have to itself: in as many microseconds, four, a thread is
 brought in and waited for, by one that is awake and whose core nobody else has."""
-_MOST_PLANS: Final = 16
-"""Plans whose launches are kept, as many as calls of different sizes may take turns by."""
 _GUARD: Final = mmap.PAGESIZE
 """Bytes at the end of a stack that nothing may touch: what grows over it stops there."""
 
@@ -103,8 +102,7 @@ class Workgroups:
         self._name, self._code = name, code
         self._constants, self._buffers = constants, buffers
         self._call = struct.Struct(f"{_CALL}{buffers}Q{constants}i")
-        self._known = dict[int, tuple[LaunchPlan, Callable[..., None]]]()
-        """Plans of earlier calls, by their `id`, and their launches."""
+        self._launches = KeptPlans(lambda plan: self.bind(plan, (), buffers))
         self._constants_at = _BUFFERS_AT + 8 * buffers
         if _CALL_AT + self._call.size > _LENGTHS_AT:
             raise ArtifactError(f"{name}: no kernel for a CPU takes {constants} constants and {buffers} buffers.")
@@ -120,12 +118,7 @@ class Workgroups:
             MemoryError: where there is no room for the threads' stacks.
             RuntimeError: where a workgroup says that it failed.
         """
-        known = self._known.get(id(plan))
-        if known is None or known[0] is not plan:
-            if len(self._known) >= _MOST_PLANS:
-                self._known.clear()
-            known = self._known[id(plan)] = plan, self.bind(plan, (), len(addresses))
-        known[1](*addresses)
+        self._launches.of(plan)(*addresses)
 
     def bind(self, plan: LaunchPlan, addresses: tuple[int, ...], made: int = 0) -> Callable[..., None]:
         """`run` with these arguments, for as many times as it is wanted: what threads are told is packed once for the
