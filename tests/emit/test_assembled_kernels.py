@@ -109,7 +109,7 @@ def test_what_fits_and_spills_nothing(kernel: KernelArtifact) -> None:
 @needs_ptxas
 @pytest.mark.parametrize("subject", subjects("sm_90"), ids=lambda subject: subject.name)
 def test_products_are_those_of_the_passes(subject: Subject, tmp_path: Path) -> None:
-    """In the first case of a kernel: none repeated, none dropped."""
+    """In the first case of a kernel: none repeated, none dropped; and nothing is read before the launch in front has ended."""
     assert PTXAS is not None
     spec = subject.cases("sm_90")[0].spec
     built, _ = build_variant(spec, MACHINE)
@@ -123,3 +123,5 @@ def test_products_are_those_of_the_passes(subject: Subject, tmp_path: Path) -> N
         code.write_bytes(result.cubin)
         text = subprocess.run([NVDISASM, "-c", str(code)], capture_output=True, text=True, check=True).stdout
         assert len(re.findall(r"\b[HQI]GMMA\.", text)) == count
+        before, waits, _ = text.partition("ACQBULK")
+        assert waits and not re.search(r"\b(LDG|STG|LDGSTS|ATOMG|RED|REDG|UTMALDG|UTMASTG|UBLKCP)\b", before)

@@ -70,6 +70,8 @@ def test_a_compiled_kernel_takes_its_maps_by_value() -> None:
     for ordinal in MAPS:
         assert after.count(f".param .align 64 .b8 gemm_param_{ordinal}[128]") == 1
         assert f"[gemm_param_{ordinal}]" in before and f"[gemm_param_{ordinal}]" not in after
+        announced = after.index(f"mov.b64 \t%tensormap{MAPS.index(ordinal)}, gemm_param_{ordinal};")
+        assert announced < after.index("mbarrier.init"), "by the lane that sets up barriers"
     unchanged = [line for line in before.splitlines() if not re.search(r"gemm_param_[345]", line)]
     assert [line for line in after.splitlines() if line in set(unchanged)] == unchanged
     assembles(after)

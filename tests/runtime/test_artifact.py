@@ -52,6 +52,7 @@ _FEW = ArtifactCase(
         workgroup_size=(128, 1, 1),
         tensor_maps=(TensorMap("a", (64, 64), 128, ended=0), TensorMap("b", (8,), view=(("mul", "N", "K"),))),
         binaries=(Binary("x86_64", "vmfb", b"few"),),
+        waits=True,
     ),
 )
 _ROW = ArtifactCase(

@@ -58,6 +58,18 @@ def test_pointers_then_sizes_are_packed_in_order() -> None:
     assert (launch["function"], launch["stream"], launch["attributes"]) == (FUNCTION, 1000, (None, 0, None))
 
 
+def test_what_waits_may_begin_before_the_launch_in_front_of_it_ends() -> None:
+    """Code that does not wait never may."""
+    artifact, cuda = _gemm(waits=True), StandInCuda(_GEMM)
+    _launch(CudaLauncher(artifact, [_PTX], _CPU, cuda.driver), _operands(), artifact, **_SIZES)
+    ((attributes, count, _),) = (launch["attributes"] for launch in cuda.launches)
+    programmatic_stream_serialization, allowed = 6, 1
+    assert count == 1 and struct.unpack("=I4xi60x", ctypes.string_at(attributes, 72)) == (
+        programmatic_stream_serialization,
+        allowed,
+    )
+
+
 def test_views_are_passed_as_an_aligned_address_with_offset_and_strides() -> None:
     """Numbers of 64 bits come behind the sizes, the lower half first; nothing is copied for its alignment."""
     plain = _gemm()

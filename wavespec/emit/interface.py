@@ -92,6 +92,7 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         shared_memory_bytes=0,
         scratch_bytes=tuple(expr_to_size(memory.elements * memory.dtype.bytes) for memory in kernel.scratch),
         unset_scratch=sum(memory.space == "handed" for memory in kernel.scratch),
+        waits=machine.launch_overlap,
         assumptions=(
             *size_assumptions(asked, used, smallest_sizes(resolved)),
             *_assumptions(resolved.assumptions, resolved.values),

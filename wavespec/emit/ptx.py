@@ -9,20 +9,39 @@ becomes its address.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from wavespec.runtime.artifact import TENSOR_MAP_BYTES
 
 
 def descriptors_by_value(ptx: str, kernel: str, ordinals: Collection[int]) -> str:
-    """``ptx`` with the parameters number ``ordinals`` of ``kernel``, pointers so far, as descriptors by value.
+    """``ptx`` with the parameters number ``ordinals`` of ``kernel``, pointers so far, as descriptors by value; the lane
+    that sets up barriers announces them to the copy engine.
 
     Raises:
         ValueError: a parameter that is missing, or is used in another way than IREE does.
     """
-    for ordinal in ordinals:
-        ptx = _by_value(ptx, f"{kernel}_param_{ordinal}")
-    return ptx
+    names = [f"{kernel}_param_{ordinal}" for ordinal in ordinals]
+    for name in names:
+        ptx = _by_value(ptx, name)
+    before, barrier, after = ptx.partition("\tmbarrier.init")
+    return before + _announced(names) + barrier + after if names and barrier else ptx
+
+
+def _announced(names: Sequence[str]) -> str:
+    """Descriptors are read from memory while barriers are set up, and not when the first copy wants them.
+
+    https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-prefetch-prefetchu
+    """
+    lines = [f"\t.reg .b64 \t%tensormap<{len(names)}>;"]
+    for number, name in enumerate(names):
+        register = f"%tensormap{number}"
+        lines += [
+            f"\tmov.b64 \t{register}, {name};",
+            f"\tcvta.param.u64 \t{register}, {register};",
+            f"\tprefetch.tensormap \t[{register}];",
+        ]
+    return "\n".join([*lines, ""])
 
 
 def _by_value(ptx: str, name: str) -> str:

@@ -12,6 +12,7 @@ from wavespec.emit.code_figures import ptx_figures, vmfb_figures
 from wavespec.emit.compiler import Compiled, compile_executable, compile_module
 from wavespec.emit.function import KernelFunction
 from wavespec.emit.host_module import HOST_PHASE, executable_module, host_module, pipeline_layout
+from wavespec.emit.launch_overlap import with_launch_overlap
 from wavespec.emit.ptx import descriptors_by_value
 from wavespec.emit.thread_to_mlir import thread_to_mlir
 from wavespec.ir.kernel import Kernel
@@ -83,21 +84,25 @@ def module_to_binaries(
     """
     if module.machine.backend == "cuda":
         compiled = compile_executable(module.text, intermediates=intermediates, cache=cache)
-        compiled = _with_tensor_maps(compiled, module.interface)
+        compiled = _as_launched(compiled, module.interface)
         ptx = _dumped(compiled, ".ptx")
         return (module.binary(ptx, ptx_figures(ptx.decode())),), compiled
     compiled = compile_module(module.text, HOST_PHASE, intermediates=intermediates, cache=cache)
     return (module.binary(compiled.module, vmfb_figures(compiled.module)),), compiled
 
 
-def _with_tensor_maps(compiled: Compiled, interface: KernelArtifact) -> Compiled:
-    """The same with tensor maps as parameters by value: those after the pointers of tensors and of scratch memory."""
+def _as_launched(compiled: Compiled, interface: KernelArtifact) -> Compiled:
+    """The same with tensor maps as parameters by value, those after the pointers of tensors and of scratch memory; and
+    waiting for the launch before it, where the interface says so."""
     first = len(interface.tensors) + len(interface.scratch_bytes)
     ordinals = range(first, first + len(interface.tensor_maps))
+
+    def launched(ptx: str) -> str:
+        ptx = descriptors_by_value(ptx, interface.entry_point, ordinals)
+        return with_launch_overlap(ptx) if interface.waits else ptx
+
     dumped = {
-        name: descriptors_by_value(data.decode(), interface.entry_point, ordinals).encode()
-        if name.endswith(".ptx")
-        else data
+        name: launched(data.decode()).encode() if name.endswith(".ptx") else data
         for name, data in compiled.dumped.items()
     }
     return replace(compiled, dumped=dumped)

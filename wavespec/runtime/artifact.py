@@ -208,6 +208,8 @@ class KernelArtifact:
     """Of memory that no two launches have at the same time; on NVIDIA GPUs it is zeros, as a launch leaves it."""
     unset_scratch: int = 0
     """How many of them, the last ones, hold anything when a launch starts, and at its end."""
+    waits: bool = False
+    """Whether its code waits for the launch in front of it, so that it may be launched before that one ends."""
     tensor_maps: tuple[TensorMap, ...] = ()
     """Passed by value, 128 bytes each."""
     assumptions: tuple[Assumption, ...] = ()

@@ -39,9 +39,11 @@ _is_capturing: Callable[[], bool] = (
     torch._C._cuda_isCurrentStreamCapturing if torch.backends.cuda.is_built() else bool  # pyright: ignore
 )
 
-# CUlaunchConfig of cuda.h: grid, workgroup, shared memory; then the stream, and no attributes, up to 64 bytes.
-_CONFIG: Final = "7I4xQ24x"
+# CUlaunchConfig of cuda.h, up to 64 bytes: grid, workgroup, shared memory; the stream; where attributes are, how many.
+_CONFIG: Final = "7I4x2QI12x"
 _CONFIG_BYTES: Final = struct.calcsize(f"={_CONFIG}")
+# CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: it may begin before the launch in front of it ends.
+_MAY_BEGIN: Final = ctypes.create_string_buffer(struct.pack("=I4xi60x", 6, 1))
 _SPARE_BYTES: Final = 1 << 18  # for some 500 launches whose last round is shared
 
 
@@ -64,6 +66,7 @@ class _Memory:
             *range(first_size, first_size + 4 * sizes, 4),
         )
         values = f"{TENSOR_MAP_BYTES}s" * maps + f"{pointers}Q{sizes}i{4 * (sizes % 2)}x"
+        self._attributes = (ctypes.addressof(_MAY_BEGIN), 1) if artifact.waits else (0, 0)
         self._node_at = self._table_at + 8 * len(self._offsets)
         self._format = struct.Struct(f"={_CONFIG}{values}{len(self._offsets)}Q{NODE}")
 
@@ -77,7 +80,7 @@ class _Memory:
         start = ctypes.addressof(memory) + skipped
         table = (start + offset for offset in self._offsets)
         node = (function, *shape, start + self._table_at)
-        self._format.pack_into(memory, skipped, *shape, stream, *values, *table, *node)
+        self._format.pack_into(memory, skipped, *shape, stream, *self._attributes, *values, *table, *node)
         config, table_of, node_of = (ctypes.byref(memory, skipped + at) for at in (0, self._table_at, self._node_at))
         return config, table_of, node_of
 

@@ -241,6 +241,8 @@ class Machine:
     """Processors of the device, for kernels with one workgroup per processor; 0 = not known."""
     counters: bool = False
     """Whether a launch has numbers in memory that are 0 when it starts, as its launcher sees to."""
+    launch_overlap: bool = False
+    """Whether a launch may begin before the one in front of it has ended, and waits for that by an instruction."""
     clusters: Mapping[int, int] = field(default_factory=dict[int, int])
     """Workgroups that can write each other's shared memory: how many such clusters run at the same time."""
     raster_group: int = 1
