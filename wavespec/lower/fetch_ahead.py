@@ -10,7 +10,6 @@ from wavespec.ir.expr import Expr, minimum
 from wavespec.ir.kernel import Kernel, Op, attribute_pairs, rewrite
 from wavespec.ir.thread_ops import FOR, LOAD
 from wavespec.lower.base import Pass
-from wavespec.lower.next_rows import with_next_rows
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
 
@@ -36,7 +35,7 @@ class FetchAhead(Pass):
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
 
         def change(op: Op) -> tuple[Op, ...]:
-            return (with_next_rows(_fetching(op, kernel, inputs), kernel, inputs),) if not op.operands else (op,)
+            return (_fetching(op, kernel, inputs),) if not op.operands else (op,)
 
         return replace(kernel, body=rewrite(kernel.body, change, FOR))
 
