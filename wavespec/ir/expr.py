@@ -378,7 +378,7 @@ def loose_part(left: Expr, right: Expr) -> Expr:
         loose = _sum((const(constant), 1), *((term, c) for c, term in terms if c * term.divisor % step))
         if loose.low is not None and loose.high is not None and loose.low // step == loose.high // step:
             return loose - loose.low // step * step
-        # What is longer than a step can only be a part of the rest: of that, and of ``right``, a common divisor is known.
+        # What is longer than a step is in the rest: of that, and of ``right``, a common divisor is known.
         longer = [c * term.divisor for c, term in terms if c * term.divisor % step and not _is_within(c * term, step)]
         if not longer:
             return const(constant % math.gcd((left - constant).divisor, step) if constant else 0)
