@@ -42,6 +42,9 @@ ROW_LAYERS = {
     "single pixels": ((3, 72, 7, 7), (33, 1, 1)),
     "many channels of eight images": ((8, 256, 5, 7), (33, 3, 3)),
     "of sixteen": ((16, 512, 4, 3), (9, 3, 3)),
+    "fewer channels of eight": ((8, 64, 9, 7), (33, 3, 3)),
+    "of one": ((1, 128, 8, 9), (40, 3, 2)),
+    "of three": ((3, 64, 10, 9), (9, 2, 3)),
 }
 """Images N, C, H, W and filters O, R, S."""
 GROUPED = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.lower.ir_text import Text
+from wavespec.emit.normal_sums import normal_sums
 from wavespec.pipeline import compile, emit
 from wavespec.schema import loads
 from wavespec.targets.machine import machines
@@ -38,6 +40,16 @@ graph:
   - {write: result, to: c}
 """
 
+NESTED = Text("""
+    thread kernel @k target cpu lanes 1
+    symbol K in 0..4096 by 64
+    symbol line in 0..4064 by 32
+    symbol in_K in 0..30 by 2
+    plan "auto" stages 1 group 0
+    memory @x : bf16 (K: [K]) global input
+    memory @y : f32 (K: [K]) global output
+""")
+
 
 def text(most: int, sums: str) -> str:
     return PRODUCT.replace("MOST", str(most)).replace("SUMS", sums)
@@ -55,6 +67,24 @@ def text(most: int, sums: str) -> str:
 def test_only_results_of_the_product_are(variant: str, most: int, sums: str, is_rounded_by_it: bool) -> None:
     module = emit(loads(text(most, sums), "rounded.wave.yaml"), VARIANTS[variant]).text
     assert (ROUNDING in module) == is_rounded_by_it
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_loops_inside_of_loops_carry_such_numbers_on_if_they_begin_as_such(first: int) -> None:
+    kernel = NESTED.kernel(f"""
+      %zero = constant {{value = {first}.0}} : f32x32
+      %sums = for %zero {{induction = "line", lower = [0], step = [32], unroll = 1, upper = [K]}} : f32x32 (%one : f32x32) do
+        %part = for %one {{induction = "in_K", lower = [0], step = [2], unroll = 1, upper = [32]}} : f32x32 (%two : f32x32) do
+          %a = load {{memory = "x", offset = [in_K + line]}} : bf16x2
+          %w = load {{memory = "x", offset = [in_K + line]}} : bf16x32
+          %next = mma %a, %w, %two {{instruction = "dot2_bf16_12x32x2"}} : f32x32
+          yield %next
+        end
+        yield %part
+      end
+      store %sums {{memory = "y", offset = [0]}}
+    """)
+    assert ("sums" in normal_sums(kernel, VARIANTS["x86_64_v4_bf16"])) == (first == 0)
 
 
 @pytest.mark.compiles

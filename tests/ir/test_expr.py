@@ -161,6 +161,10 @@ def test_multiples_leave_a_quotient_whose_rest_never_carries() -> None:
     pages = symbol("pages", 32, None, 32)
     assert (at + lane) // pages == at // pages
     assert (at + lane) % pages == at % pages + lane
+    books = symbol("books", 64, None, 64)
+    assert (at + lane) // books == at // books
+    assert (at + lane) % books == at % books + lane
+    assert (at + 2 * lane) // books != at // books
 
 
 def test_quotient_and_remainder_of_one_number_are_that_number() -> None:

@@ -70,9 +70,21 @@ def _look(ops: Iterable[Op], machine: Machine, found: dict[str, str]) -> None:
             if None not in known:
                 found[op.result.name] = max(rounding or "" for rounding in known)
         elif op.is_(FOR):
-            _look(op.body.ops, machine, found)
-            for before, after, result in zip(op.operands, op.body.yields, op.results, strict=True):
-                if before.name in found and after.name in found:
-                    found[result.name] = found[after.name]
+            _look_in_loop(op, machine, found)
         elif op.region is not None:
             _look(op.region.ops, machine, found)
+
+
+def _look_in_loop(loop: Op, machine: Machine, found: dict[str, str]) -> None:
+    """What a loop carries is such a number where it begins as one, and each step makes one of one."""
+    carried = list(zip(loop.operands, loop.body.arguments, loop.body.yields, loop.results, strict=True))
+    supposed = [one for one in carried if one[0].name in found]
+    while True:
+        inside = {**found, **{argument.name: found[before.name] for before, argument, *_ in supposed}}
+        _look(loop.body.ops, machine, inside)
+        left = [one for one in supposed if one[2].name in inside]
+        if len(left) == len(supposed):
+            break
+        supposed = left
+    found |= inside
+    found |= {result.name: inside[after.name] for *_, after, result in supposed}

@@ -374,10 +374,20 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
 def loose_part(left: Expr, right: Expr) -> Expr:
     """What never carries into the quotient: less than what the rest of ``left``, and ``right``, are multiples of."""
     (constant, terms), step = _linear(left), right.divisor
-    loose = _sum((const(constant), 1), *((term, c) for c, term in terms if c * term.divisor % step))
-    if loose.low is not None and loose.high is not None and loose.low // step == loose.high // step:
-        return loose - loose.low // step * step
-    return const(constant % math.gcd((left - constant).divisor, step) if constant else 0)
+    while True:
+        loose = _sum((const(constant), 1), *((term, c) for c, term in terms if c * term.divisor % step))
+        if loose.low is not None and loose.high is not None and loose.low // step == loose.high // step:
+            return loose - loose.low // step * step
+        # What is longer than a step is in the rest: of that, and of ``right``, a common divisor is known.
+        longer = [c * term.divisor for c, term in terms if c * term.divisor % step and not _is_within(c * term, step)]
+        if not longer:
+            return const(constant % math.gcd((left - constant).divisor, step) if constant else 0)
+        step = math.gcd(step, *longer)
+
+
+def _is_within(value: Expr, length: int) -> bool:
+    """Whether all that a number may be is less than that far apart."""
+    return value.low is not None and value.high is not None and value.high - value.low < length
 
 
 @lru_cache(maxsize=1 << 14)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wavespec.lower.announce_rows import AnnounceRows
 from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
@@ -128,6 +129,7 @@ PASSES: tuple[Pass, ...] = (
     DropChecks(),
     ShortenSums(),
     SkipZeros(),
+    AnnounceRows(),
     HoistInvariants(),
     NestDigits(),
     PlaceBarriers(),
