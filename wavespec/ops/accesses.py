@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise, takewhile
 
 from wavespec.ir.dtype import DType
@@ -17,6 +17,7 @@ from wavespec.ops.turned_blocks import TurnedBlocks, stored_together, turned_blo
 from wavespec.targets.machine import Machine
 
 Coordinates = Mapping[str, Expr]
+_BYTE_BITS = 8
 _MATRIX_ROWS = 8  # rows of one matrix of a matrix load: 8 lanes give addresses, 32 receive
 _TILE_ROWS, _TILE_ROW_BYTES = 16, 64  # of a tile register
 _MATRIX_LANES = 32  # that move a matrix together
@@ -211,10 +212,12 @@ def read_fragments(
 
 
 def _blocks_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> TurnedBlocks | None:
-    """The blocks to turn in registers where vectors lie across the rows of a memory."""
-    if not machine.vector_bytes:
+    """The blocks to turn in registers where vectors, or bytes of registers, lie across the rows of a memory."""
+    has_bytes = machine.lanes > 1 and memory.space == "global" and memory.dtype.stored_bits == _BYTE_BITS
+    if not machine.vector_bytes and not has_bytes:
         return None
-    blocks = turned_blocks(layout, memory.contiguous_dim, memory.dtype.bits)
+    by_line = replace(layout, inner=1) if has_bytes else layout
+    blocks = turned_blocks(by_line, memory.contiguous_dim, memory.dtype.bits)
     whole = blocks is not None and granule_elements(memory, blocks.lines, origin) == blocks.width
     return blocks if whole else None
 
@@ -249,7 +252,8 @@ def write_fragments(
     """Store a tile from its fragments; ``writers``: which waves do."""
     granule = granule_elements(memory, layout, origin)
     if granule == 1 and (blocks := _blocks_of(memory, layout, origin, machine)):
-        values = blocks.of_fragments(build, [build.cast(value, memory.dtype) for value in values], memory.name)
+        values = [build.cast(value, memory.dtype) for value in values]
+        values = blocks.of_fragments(build, [*regroup(build, values, blocks.width, memory.name)], memory.name)
         layout, granule = blocks.lines, blocks.width
     size = layout.fragment_elements // granule
     checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked

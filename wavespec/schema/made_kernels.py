@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final, cast
 
-from wavespec.ir.dtype import SCALED_PRODUCT
+from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
 from wavespec.schema.language.base import SpecModel
-from wavespec.schema.language.constraints import AnyConstraint, Wave, Workgroup
+from wavespec.schema.language.constraints import AnyConstraint, Hardware, HardwareSettings, Wave, Workgroup
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import parse_expression
-from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.index_parser import parse_index
 from wavespec.schema.language.models import Dim, KernelSpec, Tensor
 from wavespec.schema.ops import AnyOp, Formula, Read, ValueOp, Write, walk
@@ -24,6 +24,10 @@ _ROW, _ROWS = 512, 8
 """The tile of a value; each wave has a row of it, 16 elements for each of 32 lanes."""
 _SIDE, _WAVES, _LEAST_SIDE = 64, 4, 8
 """The tile of a transposition is a square, of which each wave has a part."""
+_BYTE_BITS = 8
+_BLOCK, _BLOCKS_SIDE, _BLOCKS_WAVE = 16, 128, 64
+"""Bytes of a side of what a lane turns in its registers, of the tile of all lanes, and of that of a wave along what lies
+side by side behind: such blocks are read and written by widest accesses."""
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
@@ -110,16 +114,20 @@ def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...]) -> KernelS
     turned, made = free_name(spec, "turned"), made_name(spec, name)
     at = {dim: place for group, one in whole.items() if len(group) > 1 for dim, place in _places(group, one).items()}
     row = next(group for group in groups if group[-1] == tensor.shape[-1])
-    is_turned = row != groups[-1]
+    is_turned, sides = row != groups[-1], (row, groups[-1])
+    in_blocks = is_turned and all(_has_blocks(spec, side, tensor) for side in sides)
     tensors = {
-        name: tensor.model_copy(update={"space": "shared" if is_turned else "global"}),
+        name: tensor.model_copy(update={"space": "shared" if is_turned and not in_blocks else "global"}),
         made: Tensor(shape=dims, dtype=tensor.dtype, role="output"),
     }
     graph: list[AnyOp] = [
         Read(name=turned, tensor=name, dims=tuple(whole.values()), at=at),
         Write(value=turned, to=made, at=at),
     ]
-    tiles = _tiles_of_turn(spec, groups, row, whole) if is_turned else _tiles_of_rows(tuple(whole.values()))
+    if in_blocks:
+        tiles = _tiles_of_blocks(groups, row, whole)
+    else:
+        tiles = _tiles_of_turn(spec, groups, row, whole) if is_turned else _tiles_of_rows(tuple(whole.values()))
     own = {one: Dim(equals=parse_expression(" * ".join(group))) for group, one in whole.items() if len(group) > 1}
     return plain_kernel(spec, name, tensors, graph, tiles, own)
 
@@ -169,6 +177,29 @@ def _tiles_of_turn(
     found += [_workgroup(whole[group], 1, 2) for group in groups if group not in sides]
     longest = max(sides, key=lambda group: sides[group])
     return [*found, Wave(dim=whole[longest], tile=_number(sides[longest] // _WAVES))]
+
+
+def _has_blocks(spec: KernelSpec, side: Sequence[str], tensor: Tensor) -> bool:
+    """Whether elements are bytes, and all of a side of a transposition are a multiple of those of a block."""
+    known = spec.dims[side[-1]]
+    return (
+        DTYPES[tensor.dtype].stored_bits == _BYTE_BITS
+        and len(side) == 1
+        and (known.multiple_of if known.value is None else known.value) % _BLOCK == 0
+    )
+
+
+def _tiles_of_blocks(
+    groups: Sequence[tuple[str, ...]], row: tuple[str, ...], whole: Mapping[tuple[str, ...], str]
+) -> list[AnyConstraint]:
+    before, behind = whole[row], whole[groups[-1]]
+    vector = {before: Num(_BLOCK), behind: Num(_BLOCK)}
+    return [
+        *(_workgroup(dim, _BLOCKS_SIDE, axis) for axis, dim in enumerate((before, behind))),
+        *(_workgroup(whole[group], 1, 2) for group in groups if group not in (row, groups[-1])),
+        Wave(dim=behind, tile=_number(_BLOCKS_WAVE)),
+        Hardware(settings=HardwareSettings(vector=vector)),
+    ]
 
 
 def unfolded(dims: Mapping[str, Dim]) -> dict[str, Dim]:
