@@ -72,8 +72,8 @@ def decoded_integers(text: MlirText, word: str, before: DType, after: DType, kep
     """The same of whole numbers: one instruction picks the byte of a pair from the word, and from the word four bits
     further down, for the other half."""
     down = text.op(f"arith.shrui {word}, {text.constant(before.bits, 'i32')} : i32")
-    picked = (picked(text, word, down, text.constant(_FIRST_PICK + _NEXT_PICK * place, "i32")) for place in range(4))
-    return [_offset(text, one, after, kept(CODES)) for one in picked]
+    pairs = (picked(text, word, down, text.constant(_FIRST_PICK + _NEXT_PICK * place, "i32")) for place in range(4))
+    return [_offset(text, one, after, kept(CODES)) for one in pairs]
 
 
 _FIRST_PICK, _NEXT_PICK = 0x4400, 0x1111

@@ -62,10 +62,10 @@ def _words_of(text: MlirText, name: str, count: int) -> list[str]:
 
 def _square_turned(text: MlirText, words: Sequence[str]) -> Iterator[str]:
     """Four words, each of the bytes at one place in all of them."""
-    pairs, halves = ([text.constant(places, "i32") for places in which] for which in (_PAIRS, _HALVES))
-    for pair in pairs:
-        low, high = (picked(text, *two, pair) for two in (words[:2], words[2:]))
-        yield from (picked(text, low, high, half) for half in halves)
+    first, second, third, fourth = words
+    for pair in (text.constant(places, "i32") for places in _PAIRS):
+        low, high = picked(text, first, second, pair), picked(text, third, fourth, pair)
+        yield from (picked(text, low, high, text.constant(half, "i32")) for half in _HALVES)
 
 
 def as_units(text: MlirText, name: str, dtype: DType, flat: str, cells: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, pairwise, takewhile
 
 from wavespec.ir.dtype import DType
@@ -13,11 +13,10 @@ from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.small_floats import converted
-from wavespec.ops.turned_blocks import TurnedBlocks, stored_together, turned_blocks
+from wavespec.ops.turned_blocks import TurnedBlocks, blocks_across, stored_together
 from wavespec.targets.machine import Machine
 
 Coordinates = Mapping[str, Expr]
-_BYTE_BITS = 8
 _MATRIX_ROWS = 8  # rows of one matrix of a matrix load: 8 lanes give addresses, 32 receive
 _TILE_ROWS, _TILE_ROW_BYTES = 16, 64  # of a tile register
 _MATRIX_LANES = 32  # that move a matrix together
@@ -213,11 +212,7 @@ def read_fragments(
 
 def _blocks_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> TurnedBlocks | None:
     """The blocks to turn in registers where vectors, or bytes of registers, lie across the rows of a memory."""
-    has_bytes = machine.lanes > 1 and memory.space == "global" and memory.dtype.stored_bits == _BYTE_BITS
-    if not machine.vector_bytes and not has_bytes:
-        return None
-    by_line = replace(layout, inner=1) if has_bytes else layout
-    blocks = turned_blocks(by_line, memory.contiguous_dim, memory.dtype.bits)
+    blocks = blocks_across(layout, memory, machine)
     whole = blocks is not None and granule_elements(memory, blocks.lines, origin) == blocks.width
     return blocks if whole else None
 
@@ -252,8 +247,8 @@ def write_fragments(
     """Store a tile from its fragments; ``writers``: which waves do."""
     granule = granule_elements(memory, layout, origin)
     if granule == 1 and (blocks := _blocks_of(memory, layout, origin, machine)):
-        values = [build.cast(value, memory.dtype) for value in values]
-        values = blocks.of_fragments(build, [*regroup(build, values, blocks.width, memory.name)], memory.name)
+        parts = regroup(build, [build.cast(value, memory.dtype) for value in values], blocks.width, memory.name)
+        values = blocks.of_fragments(build, [*parts], memory.name)
         layout, granule = blocks.lines, blocks.width
     size = layout.fragment_elements // granule
     checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked

@@ -26,8 +26,8 @@ _SIDE, _WAVES, _LEAST_SIDE = 64, 4, 8
 """The tile of a transposition is a square, of which each wave has a part."""
 _BYTE_BITS = 8
 _BLOCK, _BLOCKS_SIDE, _BLOCKS_WAVE = 16, 128, 64
-"""Bytes of a side of what a lane turns in its registers, of the tile of all lanes, and of that of a wave along what lies
-side by side behind: such blocks are read and written by widest accesses."""
+"""Bytes of a side of what a lane turns in its registers, by widest accesses; of the tile of all lanes; and of that of a
+wave along what lies side by side afterwards."""
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
@@ -114,7 +114,8 @@ def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...]) -> KernelS
     turned, made = free_name(spec, "turned"), made_name(spec, name)
     at = {dim: place for group, one in whole.items() if len(group) > 1 for dim, place in _places(group, one).items()}
     row = next(group for group in groups if group[-1] == tensor.shape[-1])
-    is_turned, sides = row != groups[-1], (row, groups[-1])
+    sides = (row, groups[-1])
+    is_turned = row != groups[-1] and all(_most_elements(spec, side) != 1 for side in sides)
     in_blocks = is_turned and all(_has_blocks(spec, side, tensor) for side in sides)
     tensors = {
         name: tensor.model_copy(update={"space": "shared" if is_turned and not in_blocks else "global"}),
@@ -167,8 +168,8 @@ def _tiles_of_turn(
     """Of what lies side by side before (``row``) and after; longer along one where the other is known to be short."""
     sides = {row: _SIDE, groups[-1]: _SIDE}
     for group, other in ((row, groups[-1]), (groups[-1], row)):
-        sizes = [spec.dims[dim].value or spec.dims[dim].max for dim in group]
-        if None not in sizes and (size := prod(cast("list[int]", sizes))) < _SIDE // 2:
+        size = _most_elements(spec, group)
+        if size is not None and size < _SIDE // 2:
             sides[group] = max(_LEAST_SIDE, 1 << (size - 1).bit_length())
             sides[other] = 2 * _SIDE
     found: list[AnyConstraint] = [
@@ -177,6 +178,12 @@ def _tiles_of_turn(
     found += [_workgroup(whole[group], 1, 2) for group in groups if group not in sides]
     longest = max(sides, key=lambda group: sides[group])
     return [*found, Wave(dim=whole[longest], tile=_number(sides[longest] // _WAVES))]
+
+
+def _most_elements(spec: KernelSpec, group: Sequence[str]) -> int | None:
+    """Of a group of dims, where that is known."""
+    sizes = [spec.dims[dim].value or spec.dims[dim].max for dim in group]
+    return None if None in sizes else prod(cast("list[int]", sizes))
 
 
 def _has_blocks(spec: KernelSpec, side: Sequence[str], tensor: Tensor) -> bool:
@@ -193,7 +200,7 @@ def _tiles_of_blocks(
     groups: Sequence[tuple[str, ...]], row: tuple[str, ...], whole: Mapping[tuple[str, ...], str]
 ) -> list[AnyConstraint]:
     before, behind = whole[row], whole[groups[-1]]
-    vector = {before: Num(_BLOCK), behind: Num(_BLOCK)}
+    vector: dict[str, Expression] = {before: Num(_BLOCK), behind: Num(_BLOCK)}
     return [
         *(_workgroup(dim, _BLOCKS_SIDE, axis) for axis, dim in enumerate((before, behind))),
         *(_workgroup(whole[group], 1, 2) for group in groups if group not in (row, groups[-1])),

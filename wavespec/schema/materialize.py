@@ -122,10 +122,12 @@ def laid_out_anew(spec: KernelSpec, shapes: Mapping[str, tuple[str, ...]]) -> Ke
     def changed(op: AnyOp) -> AnyOp:
         if isinstance(op, Structured):
             return op.with_bodies(lambda inner: tuple(map(changed, inner)))
-        is_read = isinstance(op, Read) and op.tensor in before and op.dims is None
-        return op.model_copy(update={"dims": before[op.tensor]}) if is_read else op
+        if isinstance(op, Read) and op.tensor in before and op.dims is None:
+            return op.model_copy(update={"dims": before[op.tensor]})
+        return op
 
-    tensors = {name: one.model_copy(update={"shape": shapes.get(name, one.shape)}) for name, one in spec.tensors.items()}
+    laid_out = {name: spec.tensors[name].model_copy(update={"shape": shape}) for name, shape in shapes.items()}
+    tensors = {name: laid_out.get(name, tensor) for name, tensor in spec.tensors.items()}
     return spec.model_copy(update={"tensors": tensors, "graph": tuple(map(changed, spec.graph))})
 
 

@@ -39,6 +39,7 @@ from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
 from wavespec.schema.sums_before import sums_beside, with_sums_before
+from wavespec.targets.names import WIDEST_BITS
 
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 """Fields of loops and branches."""
@@ -91,7 +92,8 @@ def _along_steps(spec: KernelSpec, roles: Roles) -> Roles | None:
     (step,), shapes = roles.steps, {name: spec.tensors[name].shape for name in roles.operands}
     laid = {name: (*(dim for dim in shape if dim != step), step) for name, shape in shapes.items() if shape[-1] != step}
     are_bytes = all(DTYPES[spec.tensors[name].dtype].stored_bits == _BYTE_BITS for name in shapes)
-    if not are_bytes or not may_be_laid_out(spec, laid):
+    has_whole_rows = roles.fixed.get(step, 0) * _BYTE_BITS % WIDEST_BITS == 0  # or sizes of which some are such
+    if not are_bytes or not has_whole_rows or not may_be_laid_out(spec, laid):
         return None
     rest = roles_of(laid_out_anew(spec, laid))
     return None if rest is None else replace(rest, laid_out=laid, with_sums=None)
