@@ -12,7 +12,7 @@ from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.ptxas import assemble, find_ptxas
 from wavespec.emit.rearranged import bytes_turned
 from wavespec.emit.registers import Part
-from wavespec.pipeline import build_variant
+from wavespec.pipeline import build_variant, spec_digest
 from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.targets.machine import machines
 
@@ -74,3 +74,20 @@ def test_lanes_turn_blocks_by_widest_accesses_in_registers_alone() -> None:
     assert PTXAS is not None
     assembled = assemble(binary.data, built.architecture, PTXAS)
     assert (assembled.spill_bytes, assembled.warnings) == (0, ())
+
+
+@pytest.mark.rare
+@pytest.mark.compiles
+@pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler, ptxas, on the PATH")
+@pytest.mark.parametrize("layouts", [("K, M", "K, N"), ("M, K", "N, K")], ids=" by ".join)
+def test_what_the_matrix_unit_reads_along_the_steps_spills_nothing(layouts: tuple[str, str]) -> None:
+    """Nor do the kernels that lay it out; rows of results start anywhere in the last of them."""
+    assert PTXAS is not None
+    *cases, last = cases_for_target(product("f8e4m3fn", *layouts), "sm_90")
+    found = [case for case in cases if case.before or layouts == ("M, K", "N, K")]
+    for kernel in {spec_digest(one): one for case in found for one in case.kernels}.values():
+        built, _ = build_variant(kernel, HOPPER)
+        (binary,) = built.binaries
+        assembled = assemble(binary.data, built.architecture, PTXAS)
+        assert (assembled.spill_bytes, assembled.warnings) == (0, ()), kernel.name
+    assert len(found) > 5 and not last.before
