@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,8 @@ from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec
-from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
+from wavespec.sim.kernels_before import simulate_before
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 from wavespec.targets.names import TARGETS
@@ -28,14 +31,21 @@ def check_build(spec: KernelSpec, targets: tuple[str, ...] = TARGETS) -> None:
 
 
 def check_result(spec: KernelSpec, target: str, sizes: dict[str, int]) -> None:
-    """The kernel of a call, in the simulator."""
+    """The kernels of a call, in the simulator."""
+    check_case(spec, target, case_for_sizes(cases_for_target(spec, target), sizes), sizes)
+
+
+def check_case(spec: KernelSpec, target: str, case: TargetCase, sizes: dict[str, int]) -> None:
     machine = machines(target)[0]
-    (plain,) = case_for_sizes(cases_for_target(spec, target), sizes).kernels
     inputs = whole_numbers(spec, sizes)
     arrays = {name: tensor_to_elements(one, spec.tensors[name].dtype) for name, one in inputs.items()}
-    report = simulate(lower(plain, machine), machine, arrays, sizes)
-    assert report.ok, report.render()
-    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), multiplied(spec, inputs).numpy())
+    *before, last = (lower(one, machine) for one in case.kernels)
+    known, reports = simulate_before(case, before, machine, arrays, sizes, {})
+    read = {name: known[name] for name, tensor in case.spec.tensors.items() if tensor.role != "output"}
+    reports.append(simulate(last, machine, read, sizes))
+    for report in reports:
+        assert report.ok, report.render()
+    np.testing.assert_array_equal(reports[-1].tensors["c"].astype(np.float64), multiplied(spec, inputs).numpy())
 
 
 def is_common(one: tuple[str, tuple[str, str]]) -> bool:
@@ -99,6 +109,28 @@ def test_all_types_and_layouts_are_right(dtype: str, layouts: tuple[str, str], t
 )
 def test_all_types_and_layouts_are_right_where_rows_are_aligned(dtype: str, layouts: tuple[str, str]) -> None:
     check_result(product(dtype, *layouts), "sm_90", {"M": 80, "N": 96, "K": 64})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layouts", "sizes"),
+    [
+        ("f8e4m3fn", ("M, K", "K, N"), {"M": 72, "N": 160, "K": 304}),  # tiles of the lanes that turn are not whole
+        ("i8", ("K, M", "K, N"), {"M": 144, "N": 16, "K": 80}),
+        ("u8", ("K, M", "N, K"), {"M": 37, "N": 7, "K": 112}),  # rows that start anywhere
+        ("f8e5m2", ("M, K", "K, N"), {"M": 1, "N": 37, "K": 48}),
+        ("i8", ("K, M", "K, N"), {"M": 7, "N": 1, "K": 16}),
+    ],
+    ids=str,
+)
+def test_bytes_are_laid_out_along_steps_first(dtype: str, layouts: tuple[str, str], sizes: dict[str, int]) -> None:
+    """In every case whose other conditions hold, though for larger sizes."""
+    spec, found = product(dtype, *layouts), 0
+    for case in cases_for_target(spec, "sm_90"):
+        rows = [one for one in case.when if re.fullmatch(r"[MNK] (% \d+ =|>)= \d+", str(one))]
+        if case.before and all(one.evaluate(sizes) for one in rows):
+            check_case(spec, "sm_90", case, sizes)
+            found += 1
+    assert found
 
 
 @pytest.mark.parametrize(("dtype", "target"), sorted(WITHOUT))

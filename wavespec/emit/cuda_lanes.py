@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from wavespec.emit.decoded import CODES, byte_of, decoded_integers, decoded_pair, decoded_words, has_codes, has_table
 from wavespec.emit.function import Function
 from wavespec.emit.lane_operations import LaneOperations
+from wavespec.emit.rearranged import bytes_turned
 from wavespec.emit.registers import Part, Parts, vector_type
 from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
@@ -14,6 +15,7 @@ from wavespec.ir.kernel import Op, Value
 
 _WORD = 4
 """Bytes of a register."""
+_BYTE_BITS = 8
 _FEW = 4
 """Elements that are compared one by one sooner than all at once."""
 
@@ -62,6 +64,12 @@ class CudaLanes(LaneOperations):
         if _in_pairs(DTYPES["f32"] if by_f32 else before, after) and elements % 2 == 0:
             return [2] * (elements // 2)
         return super().cast_sizes(value, after)
+
+    def transposed(self, value: Value, rows: int, columns: int, unit: int) -> Parts:
+        """Blocks of bytes word by word."""
+        if value.vector.dtype.stored_bits != _BYTE_BITS or unit > 1 or rows % _WORD or columns % _WORD:
+            return super().transposed(value, rows, columns, unit)
+        return bytes_turned(self.text, self.function.parts(value, [columns] * rows), rows, columns)
 
     def emit_unpack(self, op: Op) -> None:
         """Elements of four bits by pairs, whose byte is kept for what converts them."""

@@ -60,11 +60,11 @@ def decoded_words(text: MlirText, word: str, before: DType, after: DType, kept: 
     found = list[str]()
     for half, signs in enumerate(_SIGNS):
         places = text.op(f"arith.shrui {whole}, {text.constant(_HALF_BITS, 'i32')} : i32") if half else whole
-        lower, upper = (_picked(text, low, high, places) for low, high in tables)
-        sign = _picked(text, up, word, text.constant(signs, "i32"))
+        lower, upper = (picked(text, low, high, places) for low, high in tables)
+        sign = picked(text, up, word, text.constant(signs, "i32"))
         sign = text.op(f"arith.andi {sign}, {text.constant(0x80808080 - (1 << 32), 'i32')} : i32")
         upper = text.op(f"arith.ori {upper}, {sign} : i32")
-        found += [_picked(text, lower, upper, text.constant(pair, "i32")) for pair in _PAIRS]
+        found += [picked(text, lower, upper, text.constant(pair, "i32")) for pair in _PAIRS]
     return [text.op(f"llvm.bitcast {one} : i32 to vector<2x{mlir_type(after)}>") for one in found]
 
 
@@ -72,8 +72,8 @@ def decoded_integers(text: MlirText, word: str, before: DType, after: DType, kep
     """The same of whole numbers: one instruction picks the byte of a pair from the word, and from the word four bits
     further down, for the other half."""
     down = text.op(f"arith.shrui {word}, {text.constant(before.bits, 'i32')} : i32")
-    picked = (_picked(text, word, down, text.constant(_FIRST_PICK + _NEXT_PICK * place, "i32")) for place in range(4))
-    return [_offset(text, one, after, kept(CODES)) for one in picked]
+    pairs = (picked(text, word, down, text.constant(_FIRST_PICK + _NEXT_PICK * place, "i32")) for place in range(4))
+    return [_offset(text, one, after, kept(CODES)) for one in pairs]
 
 
 _FIRST_PICK, _NEXT_PICK = 0x4400, 0x1111
@@ -82,7 +82,7 @@ for each other one."""
 _APART = (("andi", _MAGNITUDES), ("shli", 4))
 
 
-def _picked(text: MlirText, low: str, high: str, places: str) -> str:
+def picked(text: MlirText, low: str, high: str, places: str) -> str:
     """Four of the bytes of two words, each place in four bits; with the highest set, their sign bit in all bits.
     https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-prmt"""
     return text.op(f'llvm.call_intrinsic "llvm.nvvm.prmt"({low}, {high}, {places}) : (i32, i32, i32) -> i32')

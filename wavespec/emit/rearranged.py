@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise, product
 
+from wavespec.emit.decoded import picked
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.ir.dtype import DTYPES, DType
@@ -26,6 +27,45 @@ def turned(text: MlirText, name: str, dtype: DType, rows: int, columns: int, uni
             line = text.op(f"vector.bitcast {line} : vector<{rows}x{element}> to {vector_type(dtype, rows * unit)}")
         lines.append(Part(line, rows * unit))
     return tuple(lines)
+
+
+_WORD = 4
+_PAIRS = (0x5140, 0x7362)
+"""Of two words, their first halves byte by byte in turn, and their second ones."""
+_HALVES = (0x5410, 0x7632)
+"""The first halves of two words, and their second ones."""
+
+
+def bytes_turned(text: MlirText, parts: Parts, rows: int, columns: int) -> Parts:
+    """The transpose of a block of bytes, a part for each of its lines, on machines that pick four bytes of two words by
+    one instruction: eight of them for four words of a square.
+
+    Args:
+        parts: the rows, of ``columns`` bytes each. Both numbers are multiples of four.
+    """
+    words = [_words_of(text, part.name, columns) for part in parts]
+    lines = [[""] * (rows // _WORD) for _ in range(columns)]
+    for down, across in product(range(rows // _WORD), range(columns // _WORD)):
+        square = [words[down * _WORD + row][across] for row in range(_WORD)]
+        for number, word in enumerate(_square_turned(text, square)):
+            lines[across * _WORD + number][down] = word
+    type_ = f"vector<{rows // _WORD}xi32>"
+    made = (text.op(f"vector.from_elements {', '.join(line)} : {type_}") for line in lines)
+    return tuple(Part(text.op(f"llvm.bitcast {line} : {type_} to vector<{rows}xi8>"), rows) for line in made)
+
+
+def _words_of(text: MlirText, name: str, count: int) -> list[str]:
+    type_ = f"vector<{count // _WORD}xi32>"
+    whole = text.op(f"llvm.bitcast {name} : vector<{count}xi8> to {type_}")
+    return [text.op(f"vector.extract {whole}[{number}] : i32 from {type_}") for number in range(count // _WORD)]
+
+
+def _square_turned(text: MlirText, words: Sequence[str]) -> Iterator[str]:
+    """Four words, each of the bytes at one place in all of them."""
+    first, second, third, fourth = words
+    for pair in (text.constant(places, "i32") for places in _PAIRS):
+        low, high = picked(text, first, second, pair), picked(text, third, fourth, pair)
+        yield from (picked(text, low, high, text.constant(half, "i32")) for half in _HALVES)
 
 
 def as_units(text: MlirText, name: str, dtype: DType, flat: str, cells: str) -> str:

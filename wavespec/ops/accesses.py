@@ -13,7 +13,7 @@ from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.small_floats import converted
-from wavespec.ops.turned_blocks import TurnedBlocks, stored_together, turned_blocks
+from wavespec.ops.turned_blocks import TurnedBlocks, blocks_across, stored_together
 from wavespec.targets.machine import Machine
 
 Coordinates = Mapping[str, Expr]
@@ -211,10 +211,8 @@ def read_fragments(
 
 
 def _blocks_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> TurnedBlocks | None:
-    """The blocks to turn in registers where vectors lie across the rows of a memory."""
-    if not machine.vector_bytes:
-        return None
-    blocks = turned_blocks(layout, memory.contiguous_dim, memory.dtype.bits)
+    """The blocks to turn in registers where vectors, or bytes of registers, lie across the rows of a memory."""
+    blocks = blocks_across(layout, memory, machine)
     whole = blocks is not None and granule_elements(memory, blocks.lines, origin) == blocks.width
     return blocks if whole else None
 
@@ -249,7 +247,8 @@ def write_fragments(
     """Store a tile from its fragments; ``writers``: which waves do."""
     granule = granule_elements(memory, layout, origin)
     if granule == 1 and (blocks := _blocks_of(memory, layout, origin, machine)):
-        values = blocks.of_fragments(build, [build.cast(value, memory.dtype) for value in values], memory.name)
+        parts = regroup(build, [build.cast(value, memory.dtype) for value in values], blocks.width, memory.name)
+        values = blocks.of_fragments(build, [*parts], memory.name)
         layout, granule = blocks.lines, blocks.width
     size = layout.fragment_elements // granule
     checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked

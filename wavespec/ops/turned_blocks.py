@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Value
+from wavespec.ir.kernel import Memory, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.quotients import settled
 from wavespec.ir.thread import ThreadBuilder
+from wavespec.targets.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ def _turned(build: ThreadBuilder, lines: Sequence[Value], width: int, hint: str)
     return tuple(made)
 
 
+_BYTE_BITS = 8
 _LEAST_ROW_BITS = 128  # what shuffles move elements inside of
 
 
@@ -69,6 +71,16 @@ def turned_blocks(layout: Layout, column: str, bits: int) -> TurnedBlocks | None
     outer[at] = RegisterAxis(outer[at].extent // width, ((column, width),))
     lines = replace(layout, axes=(*outer, across, RegisterAxis(width, steps)))
     return TurnedBlocks(layout, lines, width, tuple(axis.extent for axis in outer), at)
+
+
+def blocks_across(layout: Layout, memory: Memory, machine: Machine) -> TurnedBlocks | None:
+    """The blocks of a lane that lie across the rows of a memory, on machines with vector registers; on others those of
+    bytes in a tensor, whose lanes have words of four, and a whole block in a fragment."""
+    if machine.vector_bytes:
+        return turned_blocks(layout, memory.contiguous_dim, memory.dtype.bits)
+    if machine.lanes == 1 or memory.space != "global" or memory.dtype.stored_bits != _BYTE_BITS:
+        return None
+    return turned_blocks(replace(layout, inner=1), memory.contiguous_dim, _BYTE_BITS)
 
 
 def stored_together(places: Sequence[Expr], elements: int) -> int:

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final, cast
 
-from wavespec.ir.dtype import SCALED_PRODUCT
+from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
 from wavespec.schema.language.base import SpecModel
-from wavespec.schema.language.constraints import AnyConstraint, Wave, Workgroup
+from wavespec.schema.language.constraints import AnyConstraint, Hardware, HardwareSettings, Wave, Workgroup
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import parse_expression
-from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.index_parser import parse_index
 from wavespec.schema.language.models import Dim, KernelSpec, Tensor
 from wavespec.schema.ops import AnyOp, Formula, Read, ValueOp, Write, walk
@@ -24,6 +24,10 @@ _ROW, _ROWS = 512, 8
 """The tile of a value; each wave has a row of it, 16 elements for each of 32 lanes."""
 _SIDE, _WAVES, _LEAST_SIDE = 64, 4, 8
 """The tile of a transposition is a square, of which each wave has a part."""
+_BYTE_BITS = 8
+_BLOCK, _BLOCKS_SIDE, _BLOCKS_WAVE = 16, 128, 64
+"""Bytes of a side of what a lane turns in its registers, by widest accesses; of the tile of all lanes; and of that of a
+wave along what lies side by side afterwards."""
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
@@ -110,16 +114,21 @@ def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...]) -> KernelS
     turned, made = free_name(spec, "turned"), made_name(spec, name)
     at = {dim: place for group, one in whole.items() if len(group) > 1 for dim, place in _places(group, one).items()}
     row = next(group for group in groups if group[-1] == tensor.shape[-1])
-    is_turned = row != groups[-1]
+    sides = (row, groups[-1])
+    is_turned = row != groups[-1] and all(_most_elements(spec, side) != 1 for side in sides)
+    in_blocks = is_turned and all(_has_blocks(spec, side, tensor) for side in sides)
     tensors = {
-        name: tensor.model_copy(update={"space": "shared" if is_turned else "global"}),
+        name: tensor.model_copy(update={"space": "shared" if is_turned and not in_blocks else "global"}),
         made: Tensor(shape=dims, dtype=tensor.dtype, role="output"),
     }
     graph: list[AnyOp] = [
         Read(name=turned, tensor=name, dims=tuple(whole.values()), at=at),
         Write(value=turned, to=made, at=at),
     ]
-    tiles = _tiles_of_turn(spec, groups, row, whole) if is_turned else _tiles_of_rows(tuple(whole.values()))
+    if in_blocks:
+        tiles = _tiles_of_blocks(groups, row, whole)
+    else:
+        tiles = _tiles_of_turn(spec, groups, row, whole) if is_turned else _tiles_of_rows(tuple(whole.values()))
     own = {one: Dim(equals=parse_expression(" * ".join(group))) for group, one in whole.items() if len(group) > 1}
     return plain_kernel(spec, name, tensors, graph, tiles, own)
 
@@ -159,8 +168,8 @@ def _tiles_of_turn(
     """Of what lies side by side before (``row``) and after; longer along one where the other is known to be short."""
     sides = {row: _SIDE, groups[-1]: _SIDE}
     for group, other in ((row, groups[-1]), (groups[-1], row)):
-        sizes = [spec.dims[dim].value or spec.dims[dim].max for dim in group]
-        if None not in sizes and (size := prod(cast("list[int]", sizes))) < _SIDE // 2:
+        size = _most_elements(spec, group)
+        if size is not None and size < _SIDE // 2:
             sides[group] = max(_LEAST_SIDE, 1 << (size - 1).bit_length())
             sides[other] = 2 * _SIDE
     found: list[AnyConstraint] = [
@@ -169,6 +178,35 @@ def _tiles_of_turn(
     found += [_workgroup(whole[group], 1, 2) for group in groups if group not in sides]
     longest = max(sides, key=lambda group: sides[group])
     return [*found, Wave(dim=whole[longest], tile=_number(sides[longest] // _WAVES))]
+
+
+def _most_elements(spec: KernelSpec, group: Sequence[str]) -> int | None:
+    """Of a group of dims, where that is known."""
+    sizes = [spec.dims[dim].value or spec.dims[dim].max for dim in group]
+    return None if None in sizes else prod(cast("list[int]", sizes))
+
+
+def _has_blocks(spec: KernelSpec, side: Sequence[str], tensor: Tensor) -> bool:
+    """Whether elements are bytes, and all of a side of a transposition are a multiple of those of a block."""
+    known = spec.dims[side[-1]]
+    return (
+        DTYPES[tensor.dtype].stored_bits == _BYTE_BITS
+        and len(side) == 1
+        and (known.multiple_of if known.value is None else known.value) % _BLOCK == 0
+    )
+
+
+def _tiles_of_blocks(
+    groups: Sequence[tuple[str, ...]], row: tuple[str, ...], whole: Mapping[tuple[str, ...], str]
+) -> list[AnyConstraint]:
+    before, behind = whole[row], whole[groups[-1]]
+    vector: dict[str, Expression] = {before: Num(_BLOCK), behind: Num(_BLOCK)}
+    return [
+        *(_workgroup(dim, _BLOCKS_SIDE, axis) for axis, dim in enumerate((before, behind))),
+        *(_workgroup(whole[group], 1, 2) for group in groups if group not in (row, groups[-1])),
+        Wave(dim=behind, tile=_number(_BLOCKS_WAVE)),
+        Hardware(settings=HardwareSettings(vector=vector)),
+    ]
 
 
 def unfolded(dims: Mapping[str, Dim]) -> dict[str, Dim]:

@@ -102,6 +102,35 @@ def sources_of(spec: KernelSpec, asked: Mapping[str, tuple[str, ...]]) -> tuple[
     return tuple(sources)
 
 
+def may_be_laid_out(spec: KernelSpec, asked: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether kernels of their own could write these inputs with their dims in another order."""
+    schedule = Schedule(materialize=dict(asked))
+    try:
+        for name in asked:
+            entry = _Asked(spec, schedule, name)
+            entry.check_input()
+            entry.check_dims(spec.tensors[name].shape)
+    except WavespecError:
+        return False
+    return True
+
+
+def laid_out_anew(spec: KernelSpec, shapes: Mapping[str, tuple[str, ...]]) -> KernelSpec:
+    """The spec whose inputs have these dims in this order, and are read as before."""
+    before = {name: spec.tensors[name].shape for name in shapes}
+
+    def changed(op: AnyOp) -> AnyOp:
+        if isinstance(op, Structured):
+            return op.with_bodies(lambda inner: tuple(map(changed, inner)))
+        if isinstance(op, Read) and op.tensor in before and op.dims is None:
+            return op.model_copy(update={"dims": before[op.tensor]})
+        return op
+
+    laid_out = {name: spec.tensors[name].model_copy(update={"shape": shape}) for name, shape in shapes.items()}
+    tensors = {name: laid_out.get(name, tensor) for name, tensor in spec.tensors.items()}
+    return spec.model_copy(update={"tensors": tensors, "graph": tuple(map(changed, spec.graph))})
+
+
 @dataclass(frozen=True, slots=True)
 class _Value:
     """What makes a value that is materialized, in order, and the type of what is written."""

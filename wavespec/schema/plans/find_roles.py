@@ -12,7 +12,7 @@ from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.expressions import Call, Expression, Name, Num
 from wavespec.schema.language.models import Dim, KernelSpec, Schedule
 from wavespec.schema.made_kernels import words_of
-from wavespec.schema.materialize import sources_of
+from wavespec.schema.materialize import laid_out_anew, may_be_laid_out, sources_of
 from wavespec.schema.ops import (
     ArgReduce,
     Iterate,
@@ -39,6 +39,7 @@ from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
 from wavespec.schema.sums_before import sums_beside, with_sums_before
+from wavespec.targets.names import WIDEST_BITS
 
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 """Fields of loops and branches."""
@@ -48,6 +49,7 @@ _PLACES = ("bool", "i32", "i64")
 """Types of masks and places."""
 _IN_ORDER = Scan | Joined | Topk | Take
 """What joins or looks up elements by where they are among the others."""
+_BYTE_BITS = 8
 _SHORT = 4
 """Elements of a dim that is not worth tiles of its own."""
 _SOME_TILE = 64
@@ -66,7 +68,7 @@ def roles_of(spec: KernelSpec) -> Roles | None:
         return None
     fixed = {name: size for name, dim in spec.dims.items() if (size := _size(dim, constants)) is not None}
     roles = _Graph(spec, tuple(graph), types, loops, fixed, constants).roles()
-    return replace(roles, with_sums=_with_sums(spec, roles))
+    return replace(roles, with_sums=_with_sums(spec, roles), along_steps=_along_steps(spec, roles))
 
 
 def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
@@ -80,6 +82,21 @@ def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
     _, reading = with_sums_before(tiled.model_copy(update={"schedule": Schedule(materialize=sums)}))
     rest = roles_of(reading)
     return None if rest is None else replace(rest, sums_before=sums, decoded_once=None, turned=())
+
+
+def _along_steps(spec: KernelSpec, roles: Roles) -> Roles | None:
+    """Roles of a product of bytes whose operands lie along the steps, where kernels before could lay out so those that
+    do not."""
+    if roles.kind != "products" or roles.decoded or roles.mapped or roles.contiguous or len(roles.steps) != 1:
+        return None
+    (step,), shapes = roles.steps, {name: spec.tensors[name].shape for name in roles.operands}
+    laid = {name: (*(dim for dim in shape if dim != step), step) for name, shape in shapes.items() if shape[-1] != step}
+    are_bytes = all(DTYPES[spec.tensors[name].dtype].stored_bits == _BYTE_BITS for name in shapes)
+    has_whole_rows = roles.fixed.get(step, 0) * _BYTE_BITS % WIDEST_BITS == 0  # or sizes of which some are such
+    if not are_bytes or not has_whole_rows or not may_be_laid_out(spec, laid):
+        return None
+    rest = roles_of(laid_out_anew(spec, laid))
+    return None if rest is None else replace(rest, laid_out=laid, with_sums=None)
 
 
 def _size(dim: Dim, constants: Mapping[str, int]) -> int | None:

@@ -27,6 +27,7 @@ from wavespec.schema.language.constraints import (
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Case, KernelSpec, Space, TargetOverride
+from wavespec.schema.materialize import laid_out_anew
 from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.find_roles import roles_of, with_tiled_loops
 from wavespec.schema.plans.roles import Roles
@@ -129,6 +130,8 @@ class _Plan:
         if roles.with_sums and with_cases and "sums_before" in table:
             yield from ((_Plan(self.spec, roles.with_sums), entry) for entry in entries)
             entries = tuple(table["every"])  # few elements are left
+        if roles.along_steps and with_cases:
+            yield from ((_Plan(self.spec, roles.along_steps), entry) for entry in table.get("laid_out", ()))
         for turned in roles.turned if with_cases else ():
             yield from ((_Plan(self.spec, turned), entry) for entry in table.get("turned", ()))
         once = roles.decoded_once and _Plan(self.spec, roles.decoded_once)
@@ -174,7 +177,7 @@ class _Plan:
 
     def _has_whole_words(self) -> bool:
         """Whether rows of operands that have one size are words, which alone are copied while lanes compute."""
-        tensors = [self.spec.tensors[name] for name in self.roles.operands]
+        tensors = [self._laid_out().tensors[name] for name in self.roles.operands]
         sizes = [(self.roles.fixed.get(one.shape[-1], 0), DTYPES[one.dtype].bits) for one in tensors]
         return all(size * bits % _WORD_BITS == 0 for size, bits in sizes)
 
@@ -193,9 +196,11 @@ class _Plan:
 
     def _aligned(self, entry: _Entry) -> Iterator[Expression]:
         """What an entry asks of the rows of tensors."""
-        spec, roles, asked = self.spec, self.roles, entry.get("aligned")
+        spec, roles, asked = self._laid_out(), self.roles, entry.get("aligned")
         if asked:
             yield from whole_accesses(spec, roles.operands if asked == "operands" else spec.tensors)
+        if asked == "before":
+            yield from whole_accesses(self.spec, roles.laid_out)
         if asked == "staged":  # rows of scales have sizes that others decide
             shapes = {name: roles.written.get(name, spec.tensors[name].shape) for name in roles.operands}
             widest = {(shape[-1], DTYPES[spec.tensors[name].dtype].bits) for name, shape in shapes.items()}
@@ -209,12 +214,17 @@ class _Plan:
             parts = (self._in_dims(f"{dim} % ({entry['pixels']}) == 0", {}) for dim in last)
             yield from map(parse_expression, parts)
 
+    def _laid_out(self) -> KernelSpec:
+        """The spec as its product sees it."""
+        return laid_out_anew(self.spec, self.roles.laid_out) if self.roles.laid_out else self.spec
+
     def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
         is_once = self.roles.written and not self.roles.decoded
         written = (
             *(table["decoded_once"] if is_once else ()),
             *(table["sums_before"] if self.roles.sums_before else ()),
+            *(table["along_steps"] if self.roles.laid_out else ()),
             *entry.get("when", ()),
         )
         texts = [one for text in written for one in self._of_each_window(text)]
@@ -236,7 +246,7 @@ class _Plan:
             "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),
             "tensors": {name: {"space": space} for name, space in self._spaces(entry).items()},
         }
-        made = {**self.roles.sums_before, **self.roles.written}
+        made = {**self.roles.sums_before, **self.roles.written, **self.roles.laid_out}
         schedule = {**(tiles.schedule or {}), **({"materialize": made} if made else {})}
         return {**found, "schedule": schedule} if schedule else found
 
@@ -283,6 +293,7 @@ class _Plan:
         """A text of the table in terms of the spec."""
         roles = self.roles
         whole = [dim for dim in roles.whole if dim not in roles.fixed]
+        before = {self.spec.tensors[name].shape[-1] for name in roles.laid_out}
         words = {
             "rows": roles.rows or "1",
             "columns": roles.columns or "1",
@@ -295,6 +306,8 @@ class _Plan:
             "contiguous": str(int(roles.contiguous)),
             "rows_last": str(int(roles.rows in roles.last)),
             "columns_last": str(int(roles.columns in roles.last)),
+            "rows_laid": str(int(roles.rows in before)),
+            "columns_laid": str(int(roles.columns in before)),
             "mapped": str(int(bool(roles.mapped))),
             "pixels": str(int(roles.pixels)),
             "direct": str(int(roles.bits == _ALONG_ANY or (roles.bits < _ALONG_ANY and roles.pixels))),

@@ -91,6 +91,10 @@ class Roles:
     """The same where kernels of their own make the sums of one side first, which their loops carry."""
     sums_before: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """These sums, each with its dims in their order."""
+    along_steps: Roles | None = None
+    """The same where kernels of their own lay operands out along the steps first."""
+    laid_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """These operands, each with its dims in their order."""
     turned: tuple[Roles, ...] = ()
     """The same where columns are decoded in registers beside their product, from what is staged; rows that are decoded
     too are written first. Behind it, if there are scales: those where kernels of their own turn these round, so that
