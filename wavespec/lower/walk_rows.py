@@ -1,4 +1,4 @@
-"""Tile kernel in, tile kernel out: rows behind a product whose elements something joins, a lane computes few at a time."""
+"""Tile kernel in, tile kernel out: rows behind a product whose elements something joins are computed one by one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pair
 from wavespec.ir.layout import row_major
 from wavespec.ir.names import wave_name
 from wavespec.ir.rewriting import renamed
-from wavespec.ir.tile_ops import ACROSS, ALIKE, INDEX, JOIN, MMA, PURE, READ, REGISTER, TAKE, WRITE
+from wavespec.ir.tile_ops import ACROSS, ALIKE, INDEX, JOIN, MMA, PURE, READ, REGISTER, TAKE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.in_place import reads_in_place
@@ -176,7 +176,9 @@ class _Walk:
 
     def _narrowed(self, op: Op) -> None:
         rows = self.rows
-        results = tuple(rows.narrow(value, self.fresh(value.name)) if rows.has(value) else value for value in op.results)
+        results = tuple(
+            rows.narrow(value, self.fresh(value.name)) if rows.has(value) else value for value in op.results
+        )
         self.inside.append(replace(rows.moved(renamed(op, self.names), self.wave), results=results))
         self.names |= {value.name: part for value, part in zip(op.results, results, strict=True)}
 

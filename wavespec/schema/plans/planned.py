@@ -92,7 +92,7 @@ class _Plan:
         first, *others = (over for one in targets.values() for over in (one, *one.cases))
         params = {name: number for over in (*others, first) for name, number in over.params.items()}
         update = {"params": {**params, **self.spec.params}, "constraints": first.constraints, "targets": targets}
-        return self.spec.model_copy(update={**update, "schedule": None})
+        return self.spec.model_copy(update={**update, "schedule": None}).as_planned()
 
     def _with_pairs(self, target: str) -> _Plan:
         """That with two sides, where the table has tiles of such for a target."""
