@@ -135,7 +135,21 @@ class _Fitted:
             most = self._most(dim)
             if dim not in self.roles.fixed and dim not in found and most is not None:
                 found[dim] = most
+        if self.limits["lanes"]:
+            found |= self._of_joined_sizes()
         return self._with_room({dim: 1 if dim in self.roles.uniform else number for dim, number in found.items()})
+
+    def _of_joined_sizes(self) -> dict[str, int]:
+        """Tiles of columns that have one size and are joined, where that is no whole number of instructions."""
+        roles, found = self.roles, dict[str, int]()
+        columns = {dim for dims, _ in roles.staged for dim in dims} if roles.joined else set[str]()
+        for dim in columns.intersection(roles.whole, roles.fixed):
+            least = _WIDE if self._takes_columns_for_rows() else _LEAST_TILE
+            if self.entry.get("mma"):
+                least = int(self.entry["wave"]["columns"])
+            if roles.fixed[dim] % least:
+                found[dim] = -(-roles.fixed[dim] // least) * least
+        return found
 
     def _with_room(self, tiles: Mapping[str, int]) -> dict[str, int]:
         """Smaller ones where operands, or the largest value of a kernel without a loop of products, have no room."""
@@ -242,6 +256,7 @@ class _Fitted:
         schedule: dict[str, Any] = dict(self.entry.get("schedule", {}))
         if "stages" in schedule:
             room = self.limits["shared"] // max(self._staged(tiles), 1)
+            room -= self.roles.joined  # what lanes hand on behind the loop has the place of a stage
             schedule["stages"] = max(1, min(schedule["stages"], room))
         if "parts" in schedule:
             schedule["parts"] = {
