@@ -182,7 +182,8 @@ class _Plan:
         """Whether the schedule of an entry goes with its tiles. Waves only copy beside no products behind a loop, nor
         where what is joined has no room in the rows that multiply together. Workgroups share out steps without
         products where lanes have room for all that the entry says, which they carry to the end."""
-        if has_producers(entry) and (self.roles.behind or not self._tiles(entry, limits).have_room):
+        named = has_producers(entry) or entry.get("mma")
+        if (has_producers(entry) and self.roles.behind) or (named and not self._tiles(entry, limits).have_room):
             return False
         is_split = "split" in entry.get("schedule", {}).get("workgroups", {})
         return not is_split or bool(self.roles.products) or not self._tiles(entry, limits).are_smaller
