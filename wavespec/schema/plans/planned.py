@@ -274,7 +274,9 @@ class _Plan:
         order = sorted(sides, key=lambda dim: dim != roles.columns) if entry.get("columns_first") else sides
         for dim in (*order, *roles.alone):
             yield Workgroup(dim=dim, tile=tiles.tile(dim), axis=axes[dim])
-        for dim in dict.fromkeys((*roles.steps, *roles.walked, *roles.whole)):
+        joined = {*roles.whole} - {*sides, *roles.alone} if roles.joined else set[str]()
+        whole = (dim for dim in roles.whole if dim not in roles.fixed or dim in joined)
+        for dim in (*roles.steps, *roles.walked, *whole):
             if dim in (*roles.steps, *roles.walked) or tiles.has(dim):
                 yield Tiling(dim=dim, tile=tiles.tile(dim))
         for dim in tiles.waves:
