@@ -99,7 +99,7 @@ class ChooseInstructions(Pass):
     Before: mma has its operands, and ``variant`` where the spec names its instruction.
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
             tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
-            longer runs of the output's contiguous dim (wider stores).
+            longer runs of the output's contiguous dim (wider stores), but where `WalkRows` lays down rows.
             Instructions that read shared memory themselves are for kernels with waves that only copy, and what is
             computed is their first operand, or both are.
     Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint,
