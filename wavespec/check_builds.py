@@ -83,7 +83,8 @@ def _problems_of(parts: Sequence[Part], workers: int | None) -> list[tuple[Diagn
     cases = [tuple(those) for _, those in groupby(parts, lambda part: id(part.spec))]
     workers = min(workers or len(os.sched_getaffinity(0)), len(parts) // (_FEWEST_FOR_PROCESSES // 2))
     if workers < 2:
-        return list(chain.from_iterable(map(problems_of_case, cases)))
+        # No `map`: a `StopIteration` out of a pass would end it as if there were no more cases.
+        return [found for case in cases for found in problems_of_case(case)]
     # Forked processes have the parts already; models of ops that are made from tables cannot be sent to others.
     _SHARED[:] = cases
     with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:

@@ -183,6 +183,12 @@ def route_experts(logits: Tensor) -> list[Tensor]:
     return [top.values / top.values.sum(-1, keepdim=True), top.indices.int()]
 
 
+def route_tokens(x: Tensor, router: Tensor) -> list[Tensor]:
+    logits = x @ router.T if x.dtype == torch.double else x.float() @ router.float().T
+    top = logits.softmax(-1).topk(8)
+    return [top.values, top.indices.int()]
+
+
 def align_experts(experts: Tensor, places: Tensor) -> list[Tensor]:
     rest, blocks, end = places.clone(), list[int](), 0
     for expert in range(_EXPERTS):

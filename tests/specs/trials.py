@@ -158,6 +158,7 @@ TRIALS = [
     Trial("cholesky16", {"B": 7}, special={"a": _positive_definite}),
     Trial("triangular_solve16", {"B": 3, "N": 21}, special={"l": _lower}),
     Trial("route_experts", {"T": 11, "X": 41}),
+    Trial("route_tokens", {"T": 21, "D": 72}),
     Trial(
         "align_experts",
         {"A": 100, "P": 1100},

@@ -225,6 +225,8 @@ class Distribution:
     """Whether the schedule was written for this target alone, so that all of it should have a meaning."""
     chosen: bool = field(default=False, compare=False)
     """Whether the compiler chose `waves`, as the spec names none."""
+    is_planned: bool = field(default=False, compare=False)
+    """Whether it chose all tiles, as the spec names none."""
 
     @property
     def has_orders(self) -> bool:

@@ -26,6 +26,7 @@ from wavespec.lower.base import Pass, written_name
 from wavespec.lower.bring_together import alike, bring_together, layout_like
 from wavespec.lower.in_place import moved_in_place, reads_in_place
 from wavespec.lower.lane_layouts import lane_layouts
+from wavespec.lower.planned_tiles import hints_of_plan
 from wavespec.lower.product_layouts import product_layouts
 from wavespec.lower.spread_tile import spread_tile
 from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, tiles_have_layouts
@@ -37,10 +38,16 @@ _MOST_COSTS = 3
 
 
 class TooManyRegisters(WavespecError, code="too-many-registers"):
-    """``costs``: of values, what each is and takes, the largest first; ``tiles``: that make the first one large."""
+    """``costs``: of values, what each is and takes, the largest first; ``tiles``: that make the first one large, or
+    ``planned``: what to do about those of the compiler."""
 
     def __init__(
-        self, where: Where, costs: Sequence[tuple[str, str, int]], tiles: Sequence[str], machine: Machine
+        self,
+        where: Where,
+        costs: Sequence[tuple[str, str, int]],
+        tiles: Sequence[str],
+        machine: Machine,
+        planned: Sequence[str] = (),
     ) -> None:
         (name, _, needed), *_ = costs
         most = enumeration(f"'{one}' {what} with {registers}" for one, what, registers in costs[:_MOST_COSTS])
@@ -48,7 +55,7 @@ class TooManyRegisters(WavespecError, code="too-many-registers"):
             where,
             f"'{name}' takes {needed} registers of each lane; {machine.variant} has {machine.registers}.",
             notes=[f"The largest are {most}."],
-            hints=[f"Lower {enumeration(tiles, 'or')}." if tiles else "Give the dims smaller tiles."],
+            hints=planned or [f"Lower {enumeration(tiles, 'or')}." if tiles else "Give the dims smaller tiles."],
         )
 
 
@@ -159,7 +166,9 @@ def _passing(kernel: Kernel) -> set[str]:
 
 def _too_many_registers(kernel: Kernel, machine: Machine, layouts: Mapping[str, Layout], op: Op) -> WavespecError:
     """At the tile of a wave or, without one, of a workgroup or a loop that makes the largest value large."""
-    values = [value for one in kernel.walk() for value in one.results if value.name in layouts]
+    values = [
+        value for one in kernel.walk() for value in one.results if value.name in layouts and not one.get("by_unit")
+    ]
     values.sort(key=lambda value: -_registers(value, layouts))
     costs: dict[str, tuple[str, str, int]] = {}
     for value in values:
@@ -173,7 +182,8 @@ def _too_many_registers(kernel: Kernel, machine: Machine, layouts: Mapping[str, 
             if split.dim in values[0].tile.dims:
                 tiles.setdefault(split.dim, (f"the tile of '{kind}: {split.dim}' ({_as_written(split)})", split))
     where = next((split.span for _, split in tiles.values() if split.span), op.span)
-    return TooManyRegisters(where, list(costs.values()), [words for words, _ in tiles.values()], machine)
+    words = [words for words, _ in tiles.values()]
+    return TooManyRegisters(where, list(costs.values()), words, machine, hints_of_plan(kernel))
 
 
 def _as_written(split: Split) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, rewrite
-from wavespec.ir.tile_ops import MMA, READ, WRITE
+from wavespec.ir.tile_ops import ACROSS, MMA, READ, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.tile_properties import (
     products_are_of_matrices,
@@ -99,7 +99,7 @@ class ChooseInstructions(Pass):
     Before: mma has its operands, and ``variant`` where the spec names its instruction.
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
             tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
-            longer runs of the output's contiguous dim (wider stores).
+            longer runs of the output's contiguous dim (wider stores), but where `WalkRows` lays down rows.
             Instructions that read shared memory themselves are for kernels with waves that only copy, and what is
             computed is their first operand, or both are.
     Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint,
@@ -171,7 +171,8 @@ class ChooseInstructions(Pass):
         else:
             row, way = min(ways[: len(suited)], key=misfits)
         contiguous = {memory.contiguous_dim for memory in self._written(kernel)}
-        swapped = way == (n, m) or ((n, m) in possible and _wider_when_swapped(row, m, n, contiguous))
+        wider = (n, m) in possible and _wider_when_swapped(row, m, n, contiguous)
+        swapped = way == (n, m) or (wider and not _walks_rows(kernel, n, machine))
         return op.with_(instruction=row.name + (_SWAPPED if swapped else ""), m=m, n=n, k=k)
 
     def _written(self, kernel: Kernel) -> list[Memory]:
@@ -229,6 +230,11 @@ def _wider_when_swapped(row: MatrixInstruction, m: str, n: str, contiguous: set[
         max([x.run_length("m") if m in contiguous else 1, x.run_length("n") if n in contiguous else 1]) for x in layouts
     )
     return row.m == row.n and swapped > straight
+
+
+def _walks_rows(kernel: Kernel, columns: str, machine: Machine) -> bool:
+    """Whether `WalkRows` lays rows down, side by side, for what joins their elements."""
+    return machine.register_tile == "instruction" and any(op.is_(ACROSS) and op["dim"] == columns for op in kernel.body)
 
 
 def instruction_of(op: Op, machine: Machine) -> MatrixInstruction:

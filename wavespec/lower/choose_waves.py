@@ -78,7 +78,7 @@ def _waves_of_products(kernel: Kernel, machine: Machine, products: Sequence[Op])
         if not 1 < (count := prod(parts)) <= _MOST_WAVES:
             continue
         tiles = extents | {dim: extents[dim] // part for dim, part in zip(free, parts, strict=True)}
-        if not all(_fits(op, tiles, machine) for op in products):
+        if not all(_fits(op, tiles, kernel, machine) for op in products):
             continue
         sums = {op.operands[2].name: op.results[0].tile for op in products}
         registers = sum(_registers(tile, tiles, machine.lanes) for tile in sums.values())
@@ -102,10 +102,13 @@ def _sides(op: Op) -> tuple[list[str], list[str], list[str]]:
     return [dim for dim in a if dim not in summed], [dim for dim in b if dim not in summed], summed
 
 
-def _fits(op: Op, tiles: Mapping[str, int], machine: Machine) -> bool:
-    """Whether a matrix instruction of these types takes the tiles of a wave, one way round or the other."""
+def _fits(op: Op, tiles: Mapping[str, int], kernel: Kernel, machine: Machine) -> bool:
+    """Whether a matrix instruction of these types, that of the spec where it names one, takes the tiles of a wave, one
+    way round or the other."""
     a, _, acc = (value.tile for value in op.operands[:3])
-    rows = [row for row in machine.instructions if row.auto and not row.reads_shared and a.dtype in row.inputs]
+    named = machine.instruction(op.get("variant") or kernel.distribution.instruction)
+    rows = [row for row in machine.instructions if row.auto] if named is None else [named]
+    rows = [row for row in rows if not row.reads_shared and a.dtype in row.inputs]
     m, n = (prod(tiles.get(dim, 1) for dim in side) for side in _sides(op)[:2])
     ways = [(row.m, row.n) for row in rows if row.acc.dtype == acc.dtype]
     return any(m % x == 0 and n % y == 0 for way in ways for x, y in (way, way[::-1]))

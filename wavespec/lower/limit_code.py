@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import ClassVar
 
 from wavespec.diagnostics import Span, WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.tile_ops import ELEMENTWISE, JOINED, READ, REDUCE, SCAN, WRITE
 from wavespec.lower.base import Pass
+from wavespec.lower.planned_tiles import hints_of_plan
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_have_layouts
 from wavespec.targets.machine import Machine
 
@@ -16,12 +19,14 @@ _ONE_BY_ONE = ELEMENTWISE | JOINED | READ | REDUCE | SCAN | WRITE
 
 
 class TooMuchCode(WavespecError, code="too-much-code"):
-    def __init__(self, where: Where, lines: int, machine: Machine) -> None:
+    """``planned``: what to do about tiles of the compiler."""
+
+    def __init__(self, where: Where, lines: int, machine: Machine, planned: Sequence[str] = ()) -> None:
         super().__init__(
             where,
             f"The tiles become at least {lines} lines of code; "
             f"for {machine.variant} {machine.most_lines} compile in good time.",
-            hints=["Use smaller tiles: more workgroups, more waves, or a loop with more steps."],
+            hints=planned or ["Use smaller tiles: more workgroups, more waves, or a loop with more steps."],
         )
 
 
@@ -63,7 +68,7 @@ def check_lines(text: str, kernel: Kernel, machine: Machine) -> None:
 
 def too_much_code(lines: int, kernel: Kernel, machine: Machine) -> TooMuchCode:
     """The error of a kernel with so many lines or more."""
-    return TooMuchCode(_largest_tile(kernel), lines, machine)
+    return TooMuchCode(_largest_tile(kernel) or _longest(kernel), lines, machine, hints_of_plan(kernel))
 
 
 def _check(lines: int, kernel: Kernel, machine: Machine) -> None:
@@ -74,6 +79,12 @@ def _check(lines: int, kernel: Kernel, machine: Machine) -> None:
 def _largest_tile(kernel: Kernel) -> Span | None:
     splits = [split for split in (*kernel.distribution.workgroup, *kernel.distribution.loops) if split.span]
     return max(splits, key=lambda split: split.tile).span if splits else None
+
+
+def _longest(kernel: Kernel) -> Span | None:
+    """The statement that most operations are of."""
+    spans = Counter(op.span for op in kernel.walk() if op.span)
+    return max(spans, key=lambda span: spans[span], default=None)
 
 
 def _steps(op: Op, kernel: Kernel, machine: Machine) -> int:

@@ -68,6 +68,7 @@ from wavespec.lower.sum_apart import SumApart
 from wavespec.lower.tile_to_thread import TileToThread
 from wavespec.lower.unroll_batches import UnrollBatches
 from wavespec.lower.walk_grid import WalkGrid
+from wavespec.lower.walk_rows import WalkRows
 
 PASSES: tuple[Pass, ...] = (
     ScaleProducts(),
@@ -94,6 +95,7 @@ PASSES: tuple[Pass, ...] = (
     PromoteShared(),
     StageOperands(),
     StripTiles(),
+    WalkRows(),
     SumApart(),
     RestartSums(),
     SplitReduction(),

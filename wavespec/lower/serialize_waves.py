@@ -27,6 +27,7 @@ from wavespec.lower.check_shared import SharedMemoryExceeded
 from wavespec.lower.empty_dims import of_grid
 from wavespec.lower.kept_between_turns import KeptBetweenTurns
 from wavespec.lower.places_of_turns import PlacesOfTurns
+from wavespec.lower.planned_tiles import hints_of_plan
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, waves_are_loops
 from wavespec.lower.touched_by import Inside, Noted, Run, inside_of
 from wavespec.targets.machine import Machine
@@ -66,8 +67,9 @@ class SerializeWaves(Pass):
         local = [*(memory for memory in memories if memory.space != "global"), *serializer.private]
         needed = sum(memory.elements.value * memory.dtype.bytes * memory.buffers for memory in local)
         if needed > machine.shared.bytes:
-            where = next((split.span for split in kernel.distribution.workgroup if split.span), None)
-            raise SharedMemoryExceeded(where, needed, machine, local)
+            tiles = (*kernel.distribution.workgroup, *local)
+            where = next((one.span for one in tiles if one.span), None)
+            raise SharedMemoryExceeded(where, needed, machine, local, hints_of_plan(kernel))
         return replace(kernel, body=body, waves=(), memories=(*memories, *serializer.private))
 
 

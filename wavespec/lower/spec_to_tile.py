@@ -216,6 +216,7 @@ def _distribution(resolved: ResolvedKernel) -> Distribution:
         schedules=_schedules(schedule),
         instruction_span=resolved.instruction_span,
         stages_span=schedule.span_of("stages"),
+        is_planned=resolved.computation.spec.is_planned,
     )
 
 

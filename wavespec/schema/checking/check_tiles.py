@@ -151,7 +151,7 @@ class _Target:
     def _beyond(
         self, constraint: Workgroup | Tiling | Wave | Device, value: int
     ) -> Iterator[tuple[object, WavespecError]]:
-        dim = self.spec.dims.get(constraint.dim)
+        dim = None if self.spec.is_planned else self.spec.dims.get(constraint.dim)
         largest = dim and (dim.max if dim.value is None else dim.value)
         if largest is not None and value >= 2 * max(largest, _SMALL_TILE):
             place = self._override_of(constraint.tile.names()) or constraint.where("tile")

@@ -309,6 +309,7 @@ class KernelSpec(SpecModel):
     """Sizes of the dims for `check` and `bench`."""
 
     _has_own_schedule: bool | None = PrivateAttr(default=None)
+    _is_planned: bool = PrivateAttr(default=False)
 
     @model_validator(mode="after")
     def _add_sizes_of_shapes(self) -> Self:
@@ -348,6 +349,17 @@ class KernelSpec(SpecModel):
         plain = self.model_copy()
         plain._has_own_schedule = is_own
         return plain
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the compiler chose the tiles, as the spec names none."""
+        return self._is_planned
+
+    def as_planned(self) -> KernelSpec:
+        """The spec as one with tiles of the compiler."""
+        plan = self.model_copy()
+        plan._is_planned = True
+        return plan
 
     def in_words(self, *path: str | int) -> str:
         return ".".join([self.name, *map(str, path)])

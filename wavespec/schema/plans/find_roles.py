@@ -434,7 +434,8 @@ class _Graph:
 
     def _ranks(self) -> Iterator[tuple[tuple[str, ...], int]]:
         """What elements are compared by, places and all."""
-        yield from ((self.types[op.value].dims, 64) for op in every(ArgReduce, self.ops))
+        ranked = (*every(ArgReduce, self.ops), *every(Topk, self.ops))
+        yield from ((self.types[op.value].dims, 64) for op in ranked)
 
     def _typed(self, name: str) -> tuple[tuple[str, ...], int]:
         return self.types[name].dims, max(DTYPES[self.types[name].dtype].bits, 8)

@@ -93,7 +93,7 @@ class _Plan:
         first, *others = (over for one in targets.values() for over in (one, *one.cases))
         params = {name: number for over in (*others, first) for name, number in over.params.items()}
         update = {"params": {**params, **self.spec.params}, "constraints": first.constraints, "targets": targets}
-        return self.spec.model_copy(update={**update, "schedule": None})
+        return self.spec.model_copy(update={**update, "schedule": None}).as_planned()
 
     def _with_pairs(self, target: str) -> _Plan:
         """That with two sides, where the table has tiles of such for a target."""
@@ -185,7 +185,8 @@ class _Plan:
         """Whether the schedule of an entry goes with its tiles. Waves only copy beside no products behind a loop, nor
         where what is joined has no room in the rows that multiply together. Workgroups share out steps without
         products where lanes have room for all that the entry says, which they carry to the end."""
-        if has_producers(entry) and (self.roles.behind or not self._tiles(entry, limits).have_room):
+        named = has_producers(entry) or entry.get("mma")
+        if (has_producers(entry) and self.roles.behind) or (named and not self._tiles(entry, limits).have_room):
             return False
         is_split = "split" in entry.get("schedule", {}).get("workgroups", {})
         return not is_split or bool(self.roles.products) or not self._tiles(entry, limits).are_smaller
@@ -283,7 +284,9 @@ class _Plan:
         order = sorted(sides, key=lambda dim: dim != roles.columns) if entry.get("columns_first") else sides
         for dim in (*order, *roles.alone):
             yield Workgroup(dim=dim, tile=tiles.tile(dim), axis=axes[dim])
-        for dim in (*roles.steps, *roles.walked, *(dim for dim in roles.whole if dim not in roles.fixed)):
+        joined = {*roles.whole} - {*sides, *roles.alone} if roles.joined else set[str]()
+        whole = (dim for dim in roles.whole if dim not in roles.fixed or dim in joined)
+        for dim in (*roles.steps, *roles.walked, *whole):
             if dim in (*roles.steps, *roles.walked) or tiles.has(dim):
                 yield Tiling(dim=dim, tile=tiles.tile(dim))
         for dim in tiles.waves:

@@ -20,6 +20,9 @@ _NARROW = 64
 _LEAST_STEP_BITS = 256
 """Along the steps of products: of the elements that a matrix instruction multiplies at a time."""
 _WIDE = 64
+_LANES = "lanes"
+_LANE_WORDS = 256
+"""Of the registers of a lane: as many are more than it has."""
 _WORD = 32
 
 
@@ -135,13 +138,27 @@ class _Fitted:
             most = self._most(dim)
             if dim not in self.roles.fixed and dim not in found and most is not None:
                 found[dim] = most
+        if self.limits["lanes"]:
+            found |= self._of_joined_sizes()
         return self._with_room({dim: 1 if dim in self.roles.uniform else number for dim, number in found.items()})
+
+    def _of_joined_sizes(self) -> dict[str, int]:
+        """Tiles of columns that have one size and are joined, where that is no whole number of instructions."""
+        roles, found = self.roles, dict[str, int]()
+        columns = {dim for dims, _ in roles.staged for dim in dims} if roles.joined else set[str]()
+        for dim in columns.intersection(roles.whole, roles.fixed):
+            least = _WIDE if self._takes_columns_for_rows() else _LEAST_TILE
+            if self.entry.get("mma"):
+                least = int(self.entry["wave"]["columns"])
+            if roles.fixed[dim] % least:
+                found[dim] = -(-roles.fixed[dim] // least) * least
+        return found
 
     def _with_room(self, tiles: Mapping[str, int]) -> dict[str, int]:
         """Smaller ones where operands, or the largest value of a kernel without a loop of products, have no room."""
         found, roles = dict(tiles), self.roles
         if roles.products:
-            while self._staged(found) > self.limits["shared"] and (dim := self._widest(found)):
+            while self._staged(found) > self._shared_bytes() and (dim := self._widest(found)):
                 found[dim] //= 2
         if roles.joined:
             return self._with_room_for_joined(found) if self.limits["lanes"] else found
@@ -167,11 +184,21 @@ class _Fitted:
                 break
             longest = max(sides, key=lambda dim: found[dim])
             found[longest] = -(-found[longest] // 2)
+        if self.entry.get("mma") == _LANES:  # operands are in registers, those of columns in each wave of rows
+            while self._staged(found) * 8 // _WORD > self.limits["words"] // 2 and found[roles.steps[0]] > _LEAST_TILE:
+                found[roles.steps[0]] //= 2
         return found
 
     def has_room(self, tiles: Mapping[str, int]) -> bool:
-        """Whether a workgroup has room for its largest value, of a kernel that joins what it multiplies."""
-        return not self.roles.joined or self._words(tiles) <= self.limits["words"]
+        """Whether a workgroup has room for its largest value, of a kernel that joins what it multiplies, and a wave for
+        the rows of an instruction of lanes."""
+        if not self.roles.joined:
+            return True
+        if self.entry.get("mma") not in (None, _LANES) and not has_producers(self.entry):
+            rows = min(_LEAST_TILE, tiles.get(self.roles.rows, 1))
+            if self._words({**tiles, self.roles.rows: rows}) >= self.limits["lanes"] * _LANE_WORDS:
+                return False
+        return self._words(tiles) <= self.limits["words"]
 
     def of_short_dims(
         self, tiles: Mapping[str, int], waves: Mapping[str, int]
@@ -233,6 +260,18 @@ class _Fitted:
         """Whether a matrix unit that reads its operands itself, 64 rows of one of them, has other rows than those."""
         return has_producers(self.entry) and self.numbers("wave").get(self.roles.rows, _WIDE) % _WIDE != 0
 
+    def _shared_bytes(self) -> int:
+        """For staged tiles: what lanes hand on behind the loop, where they join columns, has a fourth."""
+        bytes_of_all: int = self.limits["shared"]
+        return bytes_of_all * 3 // 4 if self.roles.joined and self.limits["lanes"] else bytes_of_all
+
+    def _are_shared_out(self, tiles: Mapping[str, int]) -> bool:
+        """Whether lanes that compute can copy tiles of joined columns meanwhile: each as much as any other."""
+        if not self.roles.joined or has_producers(self.entry):
+            return True
+        extents = [self._extent(dim, tiles) for dims, _ in self.roles.staged for dim in dims]
+        return all(extent & (extent - 1) == 0 for extent in extents)
+
     def _staged(self, tiles: Mapping[str, int]) -> int:
         """Bytes of one stage of all operands."""
         return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in self.roles.staged)
@@ -241,8 +280,8 @@ class _Fitted:
         """That of the entry, with as many stages as there is room for."""
         schedule: dict[str, Any] = dict(self.entry.get("schedule", {}))
         if "stages" in schedule:
-            room = self.limits["shared"] // max(self._staged(tiles), 1)
-            schedule["stages"] = max(1, min(schedule["stages"], room))
+            room = self._shared_bytes() // max(self._staged(tiles), 1)
+            schedule["stages"] = max(1, min(schedule["stages"], room)) if self._are_shared_out(tiles) else 1
         if "parts" in schedule:
             schedule["parts"] = {
                 dim: schedule["parts"][role] for role, dim in self._roles() if role in schedule["parts"]

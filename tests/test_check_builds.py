@@ -1,0 +1,28 @@
+"""What stops a spec from being built is told as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import SMALL
+from wavespec.cache import CompileCache
+from wavespec.check_builds import Part, check_builds
+from wavespec.schema import loads
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_pass_that_looks_for_what_is_not_there_is_no_end_of_the_kernels(
+    workers: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`next` of nothing ended the loop over kernels, and what was told was that `zip` had fewer of one than another."""
+
+    def stops(parts: list[Part]) -> list[object]:
+        return [next(iter(())) for _ in parts]
+
+    monkeypatch.setattr("wavespec.check_builds.problems_of_case", stops)
+    monkeypatch.setattr("wavespec.check_builds._FEWEST_FOR_PROCESSES", 2)
+    with pytest.raises((StopIteration, RuntimeError)) as caught:
+        check_builds([loads(SMALL)], cache=CompileCache(tmp_path), workers=workers)
+    assert isinstance(caught.value, StopIteration) or isinstance(caught.value.__cause__, StopIteration)
