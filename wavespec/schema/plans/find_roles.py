@@ -36,6 +36,7 @@ from wavespec.schema.parted_loops import may_have_parts
 from wavespec.schema.plans.decoded import LEAST_BLOCK, elements_of_scale, is_decoded, is_used_beside, reads_of
 from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.windows import Windows, windows_of
+from wavespec.schema.renamed_dims import dims_along
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
 from wavespec.schema.sums_before import sums_beside, with_sums_before
@@ -71,7 +72,7 @@ def roles_of(spec: KernelSpec) -> Roles | None:
 
 def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
     """Roles of what is left of a product when kernels before have made the sums of its sides."""
-    if roles.kind != "products" or roles.decoded_once is not None or roles.joined:
+    if roles.kind != "products" or roles.joined:
         return None
     tiled = with_tiled_loops(spec)
     sums = sums_beside(tiled)
@@ -79,7 +80,10 @@ def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
         return None
     _, reading = with_sums_before(tiled.model_copy(update={"schedule": Schedule(materialize=sums)}))
     rest = roles_of(reading)
-    return None if rest is None else replace(rest, sums_before=sums, decoded_once=None, turned=())
+    if rest is None:
+        return None
+    rest = replace(rest.decoded_once or rest, sums_before=sums, decoded_once=None, turned=())
+    return replace(rest, columns_once=rest.columns_once and replace(rest.columns_once, sums_before=sums))
 
 
 def _size(dim: Dim, constants: Mapping[str, int]) -> int | None:
@@ -234,6 +238,7 @@ class _Graph:
             joined=joined,
             behind=bool(within) and len(products) > len(within),
             beside=is_beside,
+            across=is_made and self._lies_across(looped, reads, steps),
             decoded=is_made or is_beside or any(op.scales is not None for op in products),
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             last=frozenset(dim for name in names if name in reads for dim in self._last_of(reads[name])),
@@ -248,7 +253,31 @@ class _Graph:
         )
         once = self._decoded_once(roles, looped, reads)
         turned = self._turned(once, first, reads) if once is not None and roles.products == 1 else ()
-        return replace(roles, decoded_once=once, turned=turned)
+        return replace(roles, decoded_once=once, turned=turned, columns_once=self._columns_once(roles, looped, reads))
+
+    def _lies_across(self, products: Sequence[Mma], reads: Mapping[str, Read], steps: Sequence[str]) -> bool:
+        """Whether tensors that operands are computed of have their elements side by side along another dim than steps,
+        all those with the dims of an operand."""
+        for name in {one for op in products for one in (op.lhs, op.rhs) if one not in reads}:
+            read = [dims_along(op, self.spec.tensors[op.tensor].shape) for op in reads_of((name,), self.ops)]
+            last = {dims[-1] for dims in read if dims and {*dims} == {*self.types[name].dims}}
+            if last and last.isdisjoint(steps):
+                return True
+        return False
+
+    def _columns_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
+        """Roles for a product whose columns a kernel of its own has written as they lie, across steps, and whose rows
+        are decoded in its loop."""
+        if not roles.across or roles.kind != "products" or len(products) != 1:
+            return None
+        (product,) = products
+        if not reads.keys().isdisjoint((product.lhs, product.rhs)) or product.scales is not None:
+            return None
+        dims = self.types[product.rhs].dims
+        written = {product.rhs: (*sorted(dims, key=lambda dim: dim == roles.columns),)}
+        if sources_of(with_tiled_loops(self.spec), written, renamed=True) is None:
+            return None
+        return replace(roles, written=written)
 
     def _decoded_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
         """Roles for products of what kernels of their own have written: all that is made, or scaled, of the elements of
