@@ -158,7 +158,8 @@ def _together(
     if len({op.with_(offset=const(0)).attributes for op in changed}) > 1:
         return None
     if all(op["offset"] - one["offset"] == const(at) for at, op in enumerate(changed)):
-        return (replace(one, results=(_named(vector, fresh),)),)
+        # What is checked is a vector where it is written out, without a branch.
+        return None if one["mask"] else (replace(one, results=(_named(vector, fresh),)),)
     if any(op["offset"] != one["offset"] for op in changed):
         return None
     build, load = ThreadBuilder(fresh), replace(one, results=(_named(one.result, fresh),))
