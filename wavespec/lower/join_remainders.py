@@ -11,7 +11,7 @@ from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs
 from wavespec.ir.rewriting import copied, with_nodes, without_unused
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ir.thread_ops import LOAD, PACK, PURE
+from wavespec.ir.thread_ops import DOT, LOAD, MMA, PACK, PURE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope
 from wavespec.targets.machine import Machine
@@ -27,7 +27,8 @@ class JoinRemainders(Pass):
     Before: a vector is packed of single elements of an input, at places that are digits of numbers one apart: those of
             an element of a Kronecker product, ``y[(at + 0) % Q], y[(at + 1) % Q], ..`` and ``x[(at + 0) // Q], ..``.
     After:  where the first remainder leaves room for all of them below the size, they are loaded together, or what is
-            one element is spread; else they are as they were. Both stand in branches that hand the vector on.
+            one element is spread; else they are as they were. Both stand in branches that hand the vector on. Kernels
+            with products stay: they lay operands down once.
     """
 
     name: ClassVar[str] = "join-remainders"
@@ -37,6 +38,8 @@ class JoinRemainders(Pass):
         return not machine.concurrent_waves
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if any(op.is_(MMA, DOT) for op in kernel.walk()):
+            return kernel
         joiner = _Joiner(kernel)
         body = joiner.block(kernel.body, {})
         if not joiner.symbols:
