@@ -83,11 +83,12 @@ class _Joiner:
         numbers = _numbers(single)
         if numbers is None:
             return (pack,)
+        whole, size = numbers[0]
+        if _together(pack, single, numbers, _Digits(whole % size, whole // size), self.fresh) is None:
+            return (pack,)
         lets, digits = self._digits(numbers[0], len(single), known)
         together = _together(pack, single, numbers, digits, self.fresh)
-        if together is None:
-            return (pack,)
-        size = numbers[0][1]
+        assert together is not None
         within = minimum(maximum(size - digits.rest - (len(single) - 1), 0), 1)
         branch = self._symbol("apart", 1)
         # Places are computed as far out as they can be: in the branch, as the number of its step, 0, is part of them.

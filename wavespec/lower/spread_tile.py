@@ -70,14 +70,11 @@ def _contiguous(kernel: Kernel, tile: TileType) -> str:
 
 def _accessed(kernel: Kernel) -> list[tuple[str, Memory, set[str]]]:
     """The memories that are accessed, tensors first, those with tiles of more dims before others, each with the dim
-    whose neighbours are neighbours there, and with all dims along which elements are: those of a mapping, which may
-    have other names than the tensor's."""
+    whose neighbours are neighbours there, and with all dims along which elements are: those of what is
+    read by a mapping may have other names than the tensor's."""
     ops = [(op, kernel.memory(op["memory"])) for op in kernel.walk() if op.is_(READ, WRITE)]
     ops.sort(key=lambda one: (one[1].space != "global", -len((*one[0].results, *one[0].operands)[0].tile.dims)))
-    tiles = [(*op.results, *op.operands)[0].tile for op, _ in ops]
-    along = [
-        {*memory.dims, *(tile.dims if op.get("at") else ())} for (op, memory), tile in zip(ops, tiles, strict=True)
-    ]
+    along = [{*memory.dims, *(op.result.tile.dims if op.is_(READ) and op.get("at") else ())} for op, memory in ops]
     return [(contiguous_dim(op, memory), memory, dims) for (op, memory), dims in zip(ops, along, strict=True)]
 
 
