@@ -33,10 +33,16 @@ from wavespec.schema.ops import (
 )
 from wavespec.schema.packed_rows import shared_by
 from wavespec.schema.parted_loops import may_have_parts
-from wavespec.schema.plans.decoded import LEAST_BLOCK, elements_of_scale, is_decoded, is_used_beside, reads_of
+from wavespec.schema.plans.decoded import (
+    LEAST_BLOCK,
+    elements_of_scale,
+    is_decoded,
+    is_used_beside,
+    lies_across,
+    reads_of,
+)
 from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.windows import Windows, windows_of
-from wavespec.schema.renamed_dims import dims_along
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
 from wavespec.schema.sums_before import sums_beside, with_sums_before
@@ -238,7 +244,7 @@ class _Graph:
             joined=joined,
             behind=bool(within) and len(products) > len(within),
             beside=is_beside,
-            across=is_made and self._lies_across(looped, reads, steps),
+            across=is_made and lies_across(looped, self.spec, self.ops, self.types, steps),
             decoded=is_made or is_beside or any(op.scales is not None for op in products),
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             last=frozenset(dim for name in names if name in reads for dim in self._last_of(reads[name])),
@@ -254,16 +260,6 @@ class _Graph:
         once = self._decoded_once(roles, looped, reads)
         turned = self._turned(once, first, reads) if once is not None and roles.products == 1 else ()
         return replace(roles, decoded_once=once, turned=turned, columns_once=self._columns_once(roles, looped, reads))
-
-    def _lies_across(self, products: Sequence[Mma], reads: Mapping[str, Read], steps: Sequence[str]) -> bool:
-        """Whether tensors that operands are computed of have their elements side by side along another dim than steps,
-        all those with the dims of an operand."""
-        for name in {one for op in products for one in (op.lhs, op.rhs) if one not in reads}:
-            read = [dims_along(op, self.spec.tensors[op.tensor].shape) for op in reads_of((name,), self.ops)]
-            last = {dims[-1] for dims in read if dims and {*dims} == {*self.types[name].dims}}
-            if last and last.isdisjoint(steps):
-                return True
-        return False
 
     def _columns_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
         """Roles for a product whose columns a kernel of its own has written as they lie, across steps, and whose rows
