@@ -56,7 +56,7 @@ def test_both_operands_of_a_covariance_are_computed_across_steps() -> None:
 
 @pytest.mark.parametrize(
     ("size", "made"),
-    [(256, {"sum_i", "sum_j", "centred_j"}), (12, {"sum_i", "sum_j"}), (4, set())],
+    [(256, {"sum_i", "sum_j", "centred_j"}), (12, {"sum_i", "sum_j"}), (4, set[str]())],
 )
 def test_sums_and_columns_are_made_before_where_there_are_enough(size: int, made: set[str]) -> None:
     sizes = {"N": 1000, "D": size, "I": size, "J": size}

@@ -1,5 +1,5 @@
-"""Products of a graph go in; what they decode, what that is made of, how it lies, and how many elements have one scale, come
-out."""
+"""Products of a graph go in; what they decode, what that is made of, how it lies, and how many elements have one scale,
+come out."""
 
 from __future__ import annotations
 

@@ -86,10 +86,8 @@ def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
         return None
     _, reading = with_sums_before(tiled.model_copy(update={"schedule": Schedule(materialize=sums)}))
     rest = roles_of(reading)
-    if rest is None:
-        return None
-    rest = replace(rest.decoded_once or rest, sums_before=sums, decoded_once=None, turned=())
-    return replace(rest, columns_once=rest.columns_once and replace(rest.columns_once, sums_before=sums))
+    rest = rest and replace(rest.decoded_once or rest, sums_before=sums, decoded_once=None, turned=())
+    return rest and replace(rest, columns_once=rest.columns_once and replace(rest.columns_once, sums_before=sums))
 
 
 def _size(dim: Dim, constants: Mapping[str, int]) -> int | None:
@@ -262,18 +260,14 @@ class _Graph:
         return replace(roles, decoded_once=once, turned=turned, columns_once=self._columns_once(roles, looped, reads))
 
     def _columns_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
-        """Roles for a product whose columns a kernel of its own has written as they lie, across steps, and whose rows
-        are decoded in its loop."""
-        if not roles.across or roles.kind != "products" or len(products) != 1:
+        """Roles for a product of rows that are decoded in its loop, and columns that are written first, as they lie."""
+        product = products[0]
+        is_one = roles.across and roles.kind == "products" and len(products) == 1 and product.scales is None
+        if not is_one or not reads.keys().isdisjoint((product.lhs, product.rhs)):
             return None
-        (product,) = products
-        if not reads.keys().isdisjoint((product.lhs, product.rhs)) or product.scales is not None:
-            return None
-        dims = self.types[product.rhs].dims
-        written = {product.rhs: (*sorted(dims, key=lambda dim: dim == roles.columns),)}
-        if sources_of(with_tiled_loops(self.spec), written, renamed=True) is None:
-            return None
-        return replace(roles, written=written)
+        written = {product.rhs: (*sorted(self.types[product.rhs].dims, key=lambda dim: dim == roles.columns),)}
+        can_be = sources_of(with_tiled_loops(self.spec), written, renamed=True) is not None
+        return replace(roles, written=written) if can_be else None
 
     def _decoded_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
         """Roles for products of what kernels of their own have written: all that is made, or scaled, of the elements of
