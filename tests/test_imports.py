@@ -74,8 +74,8 @@ ROOMS = {
     "ops": ("language", "ops"),
     "reading": ("reading", "language", "ops"),
     "plans": (
-        *("plans", "checking", "made_kernels", "materialize", "packed_rows", "parted_loops", "split_loops"),
-        *("residues", "resolve", "sums_before", "whole_accesses", "language", "ops"),
+        *("plans", "checking", "made_kernels", "materialize", "packed_rows", "parted_loops", "renamed_dims"),
+        *("residues", "resolve", "split_loops", "sums_before", "whole_accesses", "language", "ops"),
     ),
     "residues": ("residues", "checking.check_graph", "made_kernels", "resolve", "language", "ops"),
     "checking": ("checking", "cases", "materialize", "packed_rows", "parted_loops", "resolve", "language", "ops"),

@@ -149,6 +149,15 @@ def nearest_code(x: Tensor, codes: Tensor) -> list[Tensor]:
     return [scores.argmax(-1), sums.amax(-1)]
 
 
+def covariance(x: Tensor) -> list[Tensor]:
+    centred = x - x.mean(0)
+    return [centred.T @ centred / (x.shape[0] - 1)]
+
+
+def kronecker(x: Tensor, y: Tensor) -> list[Tensor]:
+    return [torch.kron(x, y)]
+
+
 def linear_lora(x: Tensor, w: Tensor, down: Tensor, up: Tensor, *, alpha: float) -> list[Tensor]:
     return [x @ w.T + (alpha * (x @ down.T)) @ up.T]
 

@@ -168,5 +168,7 @@ TRIALS = [
     Trial("sort_rows", {"M": 3, "N": 37}),
     Trial("cache_write", {"T": 9, "H": 3, "D": 20, "P": 7, "S": 4}, special={"slot": _slots}),
     Trial("nearest_code", {"M": 37, "N": 150, "K": 40}),
+    Trial("covariance", {"N": 75, "D": 37}),
+    Trial("kronecker", {"A": 3, "B": 5, "P": 7, "Q": 19}),
     Trial("linear_lora", {"M": 19, "N": 37, "K": 75, "R": 9}, {"alpha": 0.5}),
 ]

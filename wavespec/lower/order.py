@@ -20,6 +20,7 @@ from wavespec.lower.fuse_products import FuseProducts
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.join_products import JoinProducts
+from wavespec.lower.join_remainders import JoinRemainders
 from wavespec.lower.join_waves import JoinWaves
 from wavespec.lower.keep_apart import KeepApart
 from wavespec.lower.keep_results import KeepResults
@@ -126,6 +127,7 @@ PASSES: tuple[Pass, ...] = (
     KeepApart(),
     PeelWaves(),
     ShareQuotients(),
+    JoinRemainders(),
     ReadInPlace(),
     FetchAhead(),
     DropChecks(),

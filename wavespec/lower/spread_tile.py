@@ -63,17 +63,19 @@ def _power_of_two(extent: int, most: int) -> int:
 
 def _contiguous(kernel: Kernel, tile: TileType) -> str:
     """The dim whose neighbours are so in memory, of the first tensor that has all of the tile's dims, or some."""
-    found = [(dim, memory) for dim, memory in _accessed(kernel) if dim in tile.dims]
-    found.sort(key=lambda one: not set(tile.dims) <= set(one[1].dims))
+    found = [(dim, along) for dim, _, along in _accessed(kernel) if dim in tile.dims]
+    found.sort(key=lambda one: not set(tile.dims) <= one[1])
     return found[0][0] if found else tile.dims[-1] if tile.dims else ""
 
 
-def _accessed(kernel: Kernel) -> list[tuple[str, Memory]]:
+def _accessed(kernel: Kernel) -> list[tuple[str, Memory, set[str]]]:
     """The memories that are accessed, tensors first, those with tiles of more dims before others, each with the dim
-    whose neighbours are neighbours there."""
+    whose neighbours are neighbours there, and with all dims along which elements are: those of what is
+    read by a mapping may have other names than the tensor's."""
     ops = [(op, kernel.memory(op["memory"])) for op in kernel.walk() if op.is_(READ, WRITE)]
     ops.sort(key=lambda one: (one[1].space != "global", -len((*one[0].results, *one[0].operands)[0].tile.dims)))
-    return [(contiguous_dim(op, memory), memory) for op, memory in ops]
+    along = [{*memory.dims, *(op.result.tile.dims if op.is_(READ) and op.get("at") else ())} for op, memory in ops]
+    return [(contiguous_dim(op, memory), memory, dims) for (op, memory), dims in zip(ops, along, strict=True)]
 
 
 def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int:
@@ -85,7 +87,7 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
     around = [kernel.memory(op["memory"]) for op in kernel.walk() if op.get("around")]
     if around and column == around[0].contiguous_dim:  # they are aligned, whatever their rows are
         return machine.globals.access_bytes // min(memory.dtype.bytes for memory in around)
-    along = [memory for dim, memory in _accessed(kernel) if dim == column]
+    along = [memory for dim, memory, _ in _accessed(kernel) if dim == column]
     width = machine.globals.access_bytes // min((memory.dtype.bytes for memory in along), default=tile.dtype.bytes)
     # Rows that may start anywhere are read element by element, so that lanes had better take neighbours.
     rows = [(memory.row_divisor, memory.dtype.stored_bits) for memory in along]

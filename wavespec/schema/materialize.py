@@ -28,6 +28,7 @@ from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Index, Mma, Read,
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.packed_rows import packed
 from wavespec.schema.parted_loops import parted
+from wavespec.schema.renamed_dims import dims_along
 from wavespec.schema.sums_before import sums_that_can_be_made, with_sums_before
 
 _COPIED: Final = (Read, Formula, Cast, Bitcast, Index, Size, *ELEMENTWISE)
@@ -82,9 +83,11 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
     return (*sums, *kernels, _reading(spec, schedule, values, kernels))
 
 
-def sources_of(spec: KernelSpec, asked: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-    """For each value that is asked for, the input whose elements it is made of, one of each; None where a value is of
-    another kind, or cannot be materialized."""
+def sources_of(
+    spec: KernelSpec, asked: Mapping[str, tuple[str, ...]], *, renamed: bool = False
+) -> tuple[str, ...] | None:
+    """For each value that is asked for, the input whose elements it is made of, one of each, with ``renamed`` also by
+    other names of dims; None where a value is of another kind, or cannot be materialized."""
     schedule = Schedule(materialize=dict(asked))
     sources: list[str] = []
     for name, dims in asked.items():
@@ -94,8 +97,9 @@ def sources_of(spec: KernelSpec, asked: Mapping[str, tuple[str, ...]]) -> tuple[
             entry.check_dims(value.dims)
         except WavespecError:
             return None
-        reads = (op for op in value.ops if isinstance(op, Read) and not op.at)
-        source = next((op.tensor for op in reads if {*spec.tensors[op.tensor].shape} == {*dims}), None)
+        reads = (op for op in value.ops if isinstance(op, Read) and (renamed or not op.at))
+        along = ((op.tensor, dims_along(op, spec.tensors[op.tensor].shape)) for op in reads)
+        source = next((tensor for tensor, own in along if own and {*own} == {*dims}), None)
         if source is None:
             return None
         sources.append(source)

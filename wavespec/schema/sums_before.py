@@ -20,6 +20,7 @@ from wavespec.schema.made_kernels import free_name, made_name, plain_kernel, unf
 from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Iterate, Mma, Read, Reduce, Register, Size, Write, every
 from wavespec.schema.ops.base import EffectOp
 from wavespec.schema.ops.elementwise import ELEMENTWISE
+from wavespec.schema.renamed_dims import dims_along
 
 _OF_STEP: Final = (Read, Formula, Cast, Bitcast, Size, Reduce, *ELEMENTWISE)
 _IN_FRONT: Final = (Register, Formula, Cast, Size, *ELEMENTWISE)
@@ -111,7 +112,10 @@ def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
     around = _in_front(spec, loop, {loop.carry[name], *used})
     read = [one for one in body if isinstance(one, Read)]
     is_plain = all(isinstance(one, _OF_STEP) for one in body)
-    is_plain &= not any(one.at or spec.tensors[one.tensor].role != "input" for one in read)
+    tensors = [spec.tensors[one.tensor] for one in read]
+    is_plain &= all(map(dims_along, read, (one.shape for one in tensors))) and all(
+        one.role == "input" for one in tensors
+    )
     if any(bound is not None for bound in bounds) or not is_plain or used & loop.carry.keys() - {name}:
         return None
     return _Sum(name, loop, body, around) if all(isinstance(one, _IN_FRONT) for one in around) else None
@@ -132,9 +136,10 @@ def _making(spec: KernelSpec, one: _Sum, tensor: Tensor, own: tuple[str, ...]) -
     loop = one.loop.model_copy(update={"carry": {one.name: one.loop.carry[one.name]}, "body": one.body})
     at = {} if tensor.shape == own else {dim: parse_index(dim) for dim in tensor.shape}
     graph = [*one.around, loop, Write(value=f"{loop.name}.{one.name}", to=made_name(spec, one.name), at=at)]
-    read = [op.tensor for op in every(Read, one.body)]
-    tensors = {name: spec.tensors[name].model_copy(update={"space": "global"}) for name in read}
-    is_along = any(spec.tensors[name].shape[-1] == loop.dim for name in read)
+    reads = {op.tensor: op for op in every(Read, one.body)}
+    tensors = {name: spec.tensors[name].model_copy(update={"space": "global"}) for name in reads}
+    along = (dims_along(op, tensors[name].shape) or () for name, op in reads.items())
+    is_along = any(dims[-1:] == (loop.dim,) for dims in along)
     sizes, (*outer, row) = _ALONG if is_along else _ACROSS, own
     tiles: list[AnyConstraint] = [Workgroup(dim=row, tile=_number(sizes["rows"]), axis=0)]
     tiles += [

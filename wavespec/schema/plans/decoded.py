@@ -1,11 +1,14 @@
-"""Products of a graph go in; what they decode, what that is made of, and how many elements have one scale, come out."""
+"""Products of a graph go in; what they decode, what that is made of, how it lies, and how many elements have one scale,
+come out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.made_kernels import words_of
-from wavespec.schema.ops import Mma, Op, Read, Structured, ValueType, walk
+from wavespec.schema.ops import Mma, Op, Read, Structured, ValueType, every, walk
+from wavespec.schema.renamed_dims import dims_along
 
 LEAST_BLOCK = 32
 """Elements that have one scale: below, sums would be scaled too often."""
@@ -52,3 +55,17 @@ def is_used_beside(products: Sequence[Mma], reads: Mapping[str, Read], ops: Sequ
     """Whether lanes compute with an operand as well."""
     read = {one for op in products for one in (op.lhs, op.rhs) if one in reads}
     return any(read & set(words_of(op)) for op in walk(ops) if not isinstance(op, Mma | Structured | Read))
+
+
+def lies_across(
+    products: Sequence[Mma], spec: KernelSpec, ops: Sequence[Op], types: Mapping[str, ValueType], steps: Sequence[str]
+) -> bool:
+    """Whether an operand is computed of tensors with its dims, under whatever names, all of which have their elements
+    side by side along another dim than steps."""
+    reads = {op.name for op in every(Read, ops)}
+    for name in {one for op in products for one in (op.lhs, op.rhs) if one not in reads}:
+        read = [dims_along(op, spec.tensors[op.tensor].shape) for op in reads_of((name,), ops)]
+        last = {dims[-1] for dims in read if dims and {*dims} == {*types[name].dims}}
+        if last and last.isdisjoint(steps):
+            return True
+    return False

@@ -33,7 +33,14 @@ from wavespec.schema.ops import (
 )
 from wavespec.schema.packed_rows import shared_by
 from wavespec.schema.parted_loops import may_have_parts
-from wavespec.schema.plans.decoded import LEAST_BLOCK, elements_of_scale, is_decoded, is_used_beside, reads_of
+from wavespec.schema.plans.decoded import (
+    LEAST_BLOCK,
+    elements_of_scale,
+    is_decoded,
+    is_used_beside,
+    lies_across,
+    reads_of,
+)
 from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
@@ -73,7 +80,7 @@ def roles_of(spec: KernelSpec) -> Roles | None:
 
 def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
     """Roles of what is left of a product when kernels before have made the sums of its sides."""
-    if roles.kind != "products" or roles.decoded_once is not None or roles.joined:
+    if roles.kind != "products" or roles.joined:
         return None
     tiled = with_tiled_loops(spec)
     sums = sums_beside(tiled)
@@ -81,7 +88,8 @@ def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
         return None
     _, reading = with_sums_before(tiled.model_copy(update={"schedule": Schedule(materialize=sums)}))
     rest = roles_of(reading)
-    return None if rest is None else replace(rest, sums_before=sums, decoded_once=None, turned=())
+    rest = rest and replace(rest.decoded_once or rest, sums_before=sums, decoded_once=None, turned=())
+    return rest and replace(rest, columns_once=rest.columns_once and replace(rest.columns_once, sums_before=sums))
 
 
 def _along_steps(spec: KernelSpec, roles: Roles) -> Roles | None:
@@ -251,6 +259,7 @@ class _Graph:
             joined=joined,
             behind=bool(within) and len(products) > len(within),
             beside=is_beside,
+            across=is_made and lies_across(looped, self.spec, self.ops, self.types, steps),
             decoded=is_made or is_beside or any(op.scales is not None for op in products),
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             last=frozenset(dim for name in names if name in reads for dim in self._last_of(reads[name])),
@@ -265,7 +274,17 @@ class _Graph:
         )
         once = self._decoded_once(roles, looped, reads)
         turned = self._turned(once, first, reads) if once is not None and roles.products == 1 else ()
-        return replace(roles, decoded_once=once, turned=turned)
+        return replace(roles, decoded_once=once, turned=turned, columns_once=self._columns_once(roles, looped, reads))
+
+    def _columns_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
+        """Roles for a product of rows that are decoded in its loop, and columns that are written first, as they lie."""
+        product = products[0]
+        is_one = roles.across and roles.kind == "products" and len(products) == 1 and product.scales is None
+        if not is_one or not reads.keys().isdisjoint((product.lhs, product.rhs)):
+            return None
+        written = {product.rhs: (*sorted(self.types[product.rhs].dims, key=lambda dim: dim == roles.columns),)}
+        can_be = sources_of(with_tiled_loops(self.spec), written, renamed=True) is not None
+        return replace(roles, written=written) if can_be else None
 
     def _decoded_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
         """Roles for products of what kernels of their own have written: all that is made, or scaled, of the elements of

@@ -128,8 +128,11 @@ class _Plan:
         made before come before all others."""
         roles, entries = self.roles, (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
         if roles.with_sums and with_cases and "sums_before" in table:
+            yield from self._of_columns_once(roles.with_sums, table)
             yield from ((_Plan(self.spec, roles.with_sums), entry) for entry in entries)
             entries = tuple(table["every"])  # few elements are left
+        elif with_cases:
+            yield from self._of_columns_once(roles, table)
         if roles.along_steps and with_cases:
             yield from ((_Plan(self.spec, roles.along_steps), entry) for entry in table.get("laid_out", ()))
         for turned in roles.turned if with_cases else ():
@@ -139,6 +142,11 @@ class _Plan:
             yield from product((once, self), entries)
         else:
             yield from ((_Plan(self.spec, replace(roles, decoded_once=None)), entry) for entry in entries)
+
+    def _of_columns_once(self, roles: Roles, table: _Entry) -> Iterator[tuple[_Plan, _Entry]]:
+        """Entries for the sizes for which columns that are decoded across steps are written first."""
+        if roles.columns_once and "columns_once" in table:
+            yield from ((_Plan(self.spec, roles.columns_once), entry) for entry in table["every"])
 
     @staticmethod
     def _taken(
@@ -224,6 +232,7 @@ class _Plan:
         is_once = self.roles.written and not self.roles.decoded
         written = (
             *(table["decoded_once"] if is_once else ()),
+            *(table.get("columns_once", ()) if self.roles.across and self.roles.written and not is_once else ()),
             *(table["sums_before"] if self.roles.sums_before else ()),
             *(table["along_steps"] if self.roles.laid_out else ()),
             *entry.get("when", ()),
@@ -331,6 +340,7 @@ class _Plan:
             "scaled": str(int(roles.block > 0)),
             "made": str(roles.made),
             "round": str(int(roles.round)),
+            "across": str(int(roles.across)),
             "once": str(roles.decoded_once.bits if roles.decoded_once else 0),
             "behind": str(int(roles.behind)),
             "joined": str(int(roles.joined)),

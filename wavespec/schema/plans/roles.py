@@ -101,6 +101,11 @@ class Roles:
     their rows start where a widest access may."""
     round: bool = False
     """Whether scales are turned round."""
+    across: bool = False
+    """Whether what is decoded for a product lies side by side along another dim than steps."""
+    columns_once: Roles | None = None
+    """The same where a kernel of its own writes what columns are decoded from across steps, where rows are decoded too:
+    waves along rows would each decode the columns again."""
     made: int = 0
     """How many operands of a product are decoded."""
     block: int = 0
