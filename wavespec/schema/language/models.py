@@ -164,8 +164,8 @@ class WorkgroupSchedule(SpecModel):
     machine has processors for several of each; they join their sums through memory of the call. 1: each tile has
     one."""
     persistent: bool = False
-    """One workgroup per processor, or `resident` of them, walk over the tiles, so that copies for the next tile run under
-    this one's end; without producers and matrix units, they load its inputs ahead, as registers allow."""
+    """One workgroup per processor, or `resident` of them, walk over the tiles, so that copies for the next tile run
+    under this one's end; without producers and matrix units, they load its inputs ahead, as registers allow."""
     count: Annotated[int, Field(ge=1, le=2**20)] | None = None
     """How many workgroups walk over the tiles, with `persistent`; absent: one per processor of the machine, or
     `resident` of them."""
