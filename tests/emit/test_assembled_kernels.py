@@ -51,8 +51,8 @@ SPILLS = {
     "dropout_bf16": {2: 16},
     "dropout_f16": {2: 16},
     "layer_norm": {9: 24, 11: 64},
-    "layer_norm_bf16": {4: 128, 5: 88, 6: 96, 7: 32, 9: 8, 10: 120, 11: 104, 12: 96},
-    "layer_norm_f16": {4: 128, 5: 88, 6: 96, 7: 32, 9: 8, 10: 128, 11: 112, 12: 104},
+    "layer_norm_bf16": {5: 128, 7: 88, 9: 96, 10: 32, 13: 8, 14: 120, 15: 104, 16: 96},
+    "layer_norm_f16": {5: 128, 7: 88, 9: 96, 10: 32, 13: 8, 14: 128, 15: 112, 16: 104},
     "linear_residual": {10: 152, 24: 108, 25: 112, 26: 88},
     "linear_residual_f16": {10: 40, 23: 20, 24: 48, 25: 48, 26: 80},
     "linear_silu": {24: 8, 25: 8},
@@ -62,8 +62,8 @@ SPILLS = {
     "rms_norm_bf16": {10: 72, 12: 116},
     "rms_norm_f16": {10: 72, 12: 116},
     "softmax": {16: 32},
-    "softmax_bf16": {4: 48},
-    "softmax_f16": {4: 48},
+    "softmax_bf16": {4: 72, 6: 8},
+    "softmax_f16": {4: 72, 6: 60},
     "sparsemax": {4: 8, 5: 16, 9: 52},
 }
 """Bytes, by the case; of f16 those of bf16, unless it has its own.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its

@@ -112,6 +112,8 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "read-in-place",
             "restart-sums",
             "share-out-powers",
+            "keep-narrow",
+            "load-ahead",
         ),
     }
     assert others[1] == {

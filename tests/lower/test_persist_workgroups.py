@@ -41,8 +41,8 @@ def test_one_workgroup_per_processor_walks_over_bands_of_tiles() -> None:
     assert TILES.after(PersistWorkgroups(), NVIDIA, ONE) == lines("""
         let {symbol = "tiles", value = [A*B]}
         let {symbol = "workers", value = [min(tiles, 132)]}
-        for {induction = "round", lower = [0], step = [1], unroll = 1, upper = [(tiles + workers - workgroup - 1)//workers]} () do
-          let {symbol = "tile", value = [workgroup + round*workers]}
+        for {induction = "round", lower = [0], step = [1], unroll = 1, upper = [(tiles - workgroup + 131)//132]} () do
+          let {symbol = "tile", value = [round*132 + workgroup]}
           let {symbol = "band_tiles", value = [B*8]}
           let {symbol = "band_start", value = [(tile//band_tiles)*8]}
           let {symbol = "band_place", value = [tile%band_tiles]}

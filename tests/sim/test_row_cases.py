@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from functools import cache
+
 import pytest
 
-from tests.kernels import Subject, subjects
+from tests.kernels import SPECS, Subject, subjects
 from tests.sim.plan_variations import simulated
 from wavespec.pipeline import lower
-from wavespec.schema.cases import TargetCase, case_for_sizes
+from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
+from wavespec.schema.families.load_family import loads_family
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
 ROWS = ("argmax", "cross_entropy", "layer_norm", "log_softmax", "rms_norm", "softmax", "sum_dim", "topk")
 SUMS = [{"A": 2, "N": n, "B": b} for n, b in ((1037, 43), (1040, 264), (70, 3), (70, 16), (12, 264))]
+
+
+def _stays(case: TargetCase) -> bool:
+    schedule = case.spec.schedule
+    return schedule is not None and schedule.workgroups is not None and schedule.workgroups.persistent
+
+
 CASES = [
     (subject, number)
     for subject in subjects("sm_90")
     if subject.file in ROWS
     for number, case in enumerate(subject.cases("sm_90"))
-    if not case.before
+    if not case.before and not _stays(case)
 ]
+
+
+STAYING = [
+    (subject, n)
+    for subject in subjects("sm_90")
+    for n in {"layer_norm": (3080, 3459, 24584, 98312), "softmax": (98312,)}.get(subject.file, ())
+    if subject.spec.tensors["x"].dtype != "f32"
+]
+"""Kernels whose workgroups stay, each with a number of columns."""
+
+
+@cache
+def _cases_of_any_rows(file: str) -> dict[str, tuple[TargetCase, ...]]:
+    text = re.sub(r", M >= \d+\]", "]", (SPECS / f"{file}.wave.yaml").read_text())
+    return {member.name: cases_for_target(member.spec, "sm_90") for member in loads_family(text, file, SPECS).members}
 
 
 def _is_split(subject: Subject, number: int) -> bool:
@@ -38,6 +65,31 @@ def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> No
     kernel = lower(case.spec, HOPPER)
     inputs = subject.inputs(sizes)
     subject.check(inputs, simulated(subject, kernel, HOPPER, subject.complete(sizes), inputs), sizes)
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize(("subject", "columns"), STAYING, ids=lambda value: getattr(value, "name", str(value)))
+def test_workgroups_that_stay_have_several_rows(subject: Subject, columns: int) -> None:
+    """On a machine with one processor, or one cluster, in three rounds of which the last one is not full; the cases are
+    for many rows, which is left out."""
+    few = replace(HOPPER, processors=1, clusters=dict.fromkeys(HOPPER.clusters, 1))
+    number = subject.case("sm_90", {"M": 4096, "N": columns})
+    kernel = lower(_cases_of_any_rows(subject.file)[subject.name][number].spec, few)
+    assert kernel.distribution.persistent
+    sizes = {"M": 2 * kernel.distribution.resident + 1, "N": columns}
+    inputs = subject.inputs(sizes)
+    subject.check(inputs, simulated(subject, kernel, few, subject.complete(sizes), inputs), sizes)
+
+
+def test_all_kernels_whose_workgroups_stay_are_among_these() -> None:
+    staying = {
+        (subject.name, number)
+        for subject in subjects("sm_90")
+        if subject.file in ROWS
+        for number, case in enumerate(subject.cases("sm_90"))
+        if _stays(case)
+    }
+    assert staying == {(one.name, one.case("sm_90", {"M": 4096, "N": columns})) for one, columns in STAYING}
 
 
 def test_long_rows_are_shared() -> None:

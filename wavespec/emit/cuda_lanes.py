@@ -112,6 +112,27 @@ class CudaLanes(LaneOperations):
             return
         self.values[op.result.name] = tuple(Part(self._decoded_pair(part.name, before, after), 2) for part in parts)
 
+    def emit_opaque(self, op: Op) -> None:
+        """Word by word, by an assembly of no instruction, which no compiler looks into."""
+        (value,) = op.operands
+        kind, made = value.vector.dtype, list[Part]()
+        for part in self.function.held(value):
+            type_, words = vector_type(kind, part.size), part.size * kind.bits // 32
+            word_type = "i32" if words == 1 else f"vector<{words}xi32>"
+            word = self.text.op(f"llvm.bitcast {part.name} : {type_} to {word_type}")
+            if words == 1:
+                word = self._opaque(word)
+            else:
+                for number in range(words):
+                    at = self.text.constant(number, "i32")
+                    one = self.text.op(f"llvm.extractelement {word}[{at} : i32] : {word_type}")
+                    word = self.text.op(f"llvm.insertelement {self._opaque(one)}, {word}[{at} : i32] : {word_type}")
+            made.append(Part(self.text.op(f"llvm.bitcast {word} : {word_type} to {type_}"), part.size))
+        self.values[op.result.name] = tuple(made)
+
+    def _opaque(self, word: str) -> str:
+        return self.text.op(f'llvm.inline_asm has_side_effects asm_dialect = att "", "=r,0" {word} : (i32) -> i32')
+
     def _set_bytes(self, part: Part) -> Iterator[str]:
         """Which bytes of a word are not 0, each by one instruction: nobody takes it out of the word."""
         word = self.text.op(f"llvm.bitcast {part.name} : vector<{part.size}xi8> to i{8 * part.size}")

@@ -53,7 +53,11 @@ class BulkCopies(Emitter):
         first = self.text.op(f"arith.cmpi eq, {thread}, {self.text.constant(0, 'i32')} : i32")
         self.text.branch(first, self.function.nested(self._start_signals))
         self.text.do(_ASYNC_FENCE)
-        if self.sends:  # who sends something waits for the others first
+        if self.sends and self.kernel.distribution.persistent:  # workgroups send something in every round of a loop
+            self.text.do(_ARRIVE)
+            self.text.do("nvvm.cluster.wait")
+            self.has_met = True
+        elif self.sends:  # who sends something waits for the others first
             self.text.do(_ARRIVE)
             self.text.do("nvvm.barrier")
         elif self.kernel.cluster > 1:  # others may arrive at a signal only after it has been made

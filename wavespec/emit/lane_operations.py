@@ -72,6 +72,10 @@ class LaneOperations(Emitter, ABC):
         name = pack_bits(self.text, self.function.whole(op.operands[0]), kind.dtype, kind.elements)
         self.values[op.result.name] = (Part(name, op.result.vector.elements),)
 
+    def emit_opaque(self, op: Op) -> None:
+        """The value itself, where nothing hides it from the compiler behind."""
+        self.values[op.result.name] = tuple(self.function.held(op.operands[0]))
+
     def emit_slice(self, op: Op) -> None:
         (value,) = op.operands
         self.values[op.result.name] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from wavespec.emit.elementwise import select
@@ -11,9 +12,10 @@ from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import Part, vector_type
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.kernel import Op
-from wavespec.ir.thread_ops import ELEMENTWISE
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread_ops import CAST, ELEMENTWISE
 
+_HIDES_BITS = 16
 _LEAST, _MOST, _LOWEST = 1.0, 2.0**100, -3.4028234663852886e38
 
 
@@ -24,6 +26,7 @@ class SharedDivisors(Emitter):
         super().__init__(function)
         self.lanes = lanes
         self.shared: dict[str, str] = {}  # of values that repeat one f32: its name
+        self.rounded = _rounded(self.kernel) if self.machine.lanes > 1 else frozenset[str]()
 
     def emit_broadcast(self, op: Op) -> None:
         self.lanes.emit_broadcast(op)
@@ -49,6 +52,7 @@ class SharedDivisors(Emitter):
 
     def _quotients(self, ops: Sequence[Op]) -> None:
         divisor = ops[0].operands[1]
+        hides = all(op.result.name in self.rounded for op in ops)
         sizes = self.lanes.native_sizes(divisor.vector.dtype, divisor.vector.elements)
 
         def form(divided: Callable[[str, str, int], str]) -> list[str]:
@@ -57,7 +61,7 @@ class SharedDivisors(Emitter):
             return [divided(part.name, other.name, part.size) for part, other in pairs]
 
         def corrected(name: str, by: str, size: int) -> str:
-            return quotient(self.text, name, by, size)
+            return (product_of_reciprocal if hides else quotient)(self.text, name, by, size)
 
         def plain(name: str, by: str, size: int) -> str:
             return self.text.op(f"arith.divf {name}, {by} : {vector_type(divisor.vector.dtype, size)}")
@@ -76,6 +80,24 @@ def is_moderate(text: MlirText, divisor: str) -> str:
     least = text.op(f"arith.cmpf ole, {text.constant(_LEAST, 'f32')}, {divisor} : f32")
     most = text.op(f"arith.cmpf ole, {divisor}, {text.constant(_MOST, 'f32')} : f32")
     return text.op(f"arith.andi {least}, {most} : i1")
+
+
+def _rounded(kernel: Kernel) -> frozenset[str]:
+    """Values that all who take them round to 16 bits or fewer, which hides what a quotient is off by in its last
+    places."""
+    uses, hidden = Counter[str](), Counter[str]()
+    for op in kernel.walk():
+        uses.update(value.name for value in (*op.operands, *(op.region.yields if op.region else ())))
+        if op.is_(CAST) and op.result.vector.dtype.is_float and op.result.vector.dtype.bits <= _HIDES_BITS:
+            hidden[op.operands[0].name] += 1
+    return frozenset(name for name, count in hidden.items() if count == uses[name])
+
+
+def product_of_reciprocal(text: MlirText, name: str, divisor: str, size: int) -> str:
+    """``size`` elements of f32 by a moderate divisor, off by two units of their last place at most."""
+    type_ = vector_type(DTYPES["f32"], size)
+    reciprocal = text.op(f"arith.divf {text.constant(1.0, type_)}, {divisor} : {type_}")
+    return text.op(f"arith.mulf {name}, {reciprocal} : {type_}")
 
 
 def quotient(text: MlirText, name: str, divisor: str, size: int) -> str:

@@ -54,6 +54,13 @@ CAST: Final = _declare(
 BITCAST: Final = _declare(
     "bitcast", "T x n -> U x n", "the same bits; T and U have as many", Trait.PURE, operands=1, results=1
 )
+OPAQUE: Final = _declare(
+    "opaque",
+    "T x n -> T x n",
+    "the same; what is made of it is made behind it, and not in front of a loop",
+    operands=1,
+    results=1,
+)
 PACK: Final = _declare(
     "pack", "T x n ... -> T x sum", "concatenation", Trait.PURE, Trait.MOVES, operands=(1, None), results=1
 )

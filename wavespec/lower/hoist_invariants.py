@@ -6,10 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+from wavespec.ir.declarations import Group
 from wavespec.ir.expr import const, less
 from wavespec.ir.kernel import Kernel, Op, rewrite
-from wavespec.ir.thread_ops import BIND, FOR, LOAD, NAMES_A_SYMBOL, PURE
+from wavespec.ir.thread_ops import BIND, FOR, LET, LOAD, NAMES_A_SYMBOL, PURE
 from wavespec.lower.base import Pass
+from wavespec.lower.load_ahead import can_load_ahead
 from wavespec.lower.thread_properties import invariants_are_outside, is_of_lanes, symbols_are_in_scope, values_are_used
 from wavespec.targets.machine import Machine
 
@@ -32,11 +34,12 @@ class HoistInvariants(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
+        named = BIND | LET if can_load_ahead(kernel) else BIND  # others have no registers for what all tiles share
 
         def change(op: Op) -> tuple[Op, ...]:
             if op.get("once"):  # a branch is there to leave things out
                 return (op,)
-            before, inside = _split(op, inputs)
+            before, inside = _split(op, inputs, named)
             if not before:
                 return (op,)
             return (*before, replace(op, region=replace(op.body, ops=inside)))
@@ -44,7 +47,7 @@ class HoistInvariants(Pass):
         return replace(kernel, body=rewrite(kernel.body, change, FOR))
 
 
-def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+def _split(loop: Op, inputs: set[str], named: Group) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     """Operations that can stand before the loop, and those that stay."""
     asked = loop.get("goes_on")
     enters = ((loop["lower"], loop["upper"]), *(() if asked is None else ((const(0), asked),)))
@@ -55,10 +58,11 @@ def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     inside: list[Op] = []
     for op in loop.body.ops:
         pure = op.is_(PURE) or (op.is_(LOAD) and op["memory"] in inputs and (runs or op["mask"]))
-        binds = op.is_(BIND) and (asked is None or op["symbol"] not in asked.symbols)
+        binds = op.is_(named) and (asked is None or op["symbol"] not in asked.symbols)
         moves = pure or binds
         if moves:
-            moves = local.isdisjoint([value.name for value in op.operands]) and changing.isdisjoint(op.symbols)
+            symbols = op["value"].symbols if op.is_(LET) else op.symbols
+            moves = local.isdisjoint([value.name for value in op.operands]) and changing.isdisjoint(symbols)
         if moves and binds:
             changing.discard(op["symbol"])
         if moves and op.is_(LOAD) and not runs:

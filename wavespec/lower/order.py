@@ -23,9 +23,11 @@ from wavespec.lower.join_products import JoinProducts
 from wavespec.lower.join_remainders import JoinRemainders
 from wavespec.lower.join_waves import JoinWaves
 from wavespec.lower.keep_apart import KeepApart
+from wavespec.lower.keep_narrow import KeepNarrow
 from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.leave_out_waves import LeaveOutWaves
 from wavespec.lower.limit_code import LimitCode
+from wavespec.lower.load_ahead import LoadAhead
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.match_operands import MatchOperands
 from wavespec.lower.multiply_by_lanes import MultiplyByLanes
@@ -135,6 +137,8 @@ PASSES: tuple[Pass, ...] = (
     SkipZeros(),
     AnnounceRows(),
     HoistInvariants(),
+    KeepNarrow(),
+    LoadAhead(),
     NestDigits(),
     PlaceBarriers(),
     FoldGrid(),

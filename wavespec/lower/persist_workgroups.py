@@ -1,4 +1,4 @@
-"""Thread kernel in, thread kernel out: one workgroup per processor walks over the tiles of the result."""
+"""Thread kernel in, thread kernel out: a few workgroups per processor walk over the tiles of the result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
-from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.kernel import Distribution, Kernel, Op
 from wavespec.ir.thread_ops import TILES_END
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass, fresh_names
@@ -16,7 +16,10 @@ from wavespec.lower.carried_numbers import loop_with
 from wavespec.lower.dealt_tiles import DealtTiles
 from wavespec.lower.ended_tiles import EndedTiles, parts_in_turn
 from wavespec.lower.last_round import LastRound
+from wavespec.lower.load_ahead import can_load_ahead
 from wavespec.lower.pieces_in_turn import ALL, pieces_in_turn
+from wavespec.lower.same_in_all_rounds import same_in_all_rounds
+from wavespec.lower.sends_in_turn import sends_in_turn
 from wavespec.lower.taken_tiles import differ_in_steps, may_be_taken, taken
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
 from wavespec.lower.tile_walk import MOST_TILES, Walk, defined, in_bands, let, product
@@ -41,13 +44,14 @@ class PersistWorkgroups(Pass):
     After:  ``for round``: in each the workgroups take as many tiles as there are of them; ``let`` says which place a
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
             same time share what they read.  The grid has one axis and at most one workgroup per processor, or as many
-            as the schedule says (``count``).  Where tiles of a dim have an order, such as the longest first, they are
-            dealt out so that all have as much to do (`DealtTiles`).  Where values say how many steps tiles take, or an
-            order along an axis that has others around it does, workgroups ask a counter for the next one: ``for round``
-            ends with ``take_number``, and goes on while there is a tile.  A cluster takes tiles that are neighbours
-            along axis 0, the last of which may lie beyond the edge.  Where ``tiles_end`` says so, tiles come in parts:
-            ``for part`` around, with the loads that say how many tiles a part has, and rounds that go on from part to
-            part; it stays in each tile, for `LeaveOutWaves`.  Where workgroups share out the last round
+            as the schedule says (``resident`` of each, ``count`` of all).  Where tiles of a dim have an order, such as
+            the longest first, they are dealt out so that all have as much to do (`DealtTiles`).  Where values say how
+            many steps tiles take, or an order along an axis that has others around it does, workgroups ask a counter
+            for the next one: ``for round`` ends with ``take_number``, and goes on while there is a tile.  A cluster
+            takes tiles that are neighbours along axis 0, the last of which may lie beyond the edge; one that shares
+            out a tile sends to two places in turn (`sends_in_turn`).  Where ``tiles_end`` says so, tiles come in
+            parts: ``for part`` around, with the loads that say how many tiles a part has, and rounds that go on from
+            part to part; it stays in each tile, for `LeaveOutWaves`.  Where workgroups share out the last round
             (``last_round``), they take pieces, whole tiles and then parts of tiles, and all of them are there.
     Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule; ``end-of-launch``, ``end-not-uniform`` at
             the constraint.
@@ -59,12 +63,7 @@ class PersistWorkgroups(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
-        if plan.group > 1 and plan.is_for_target and not machine.concurrent_workgroups:
-            why = f"workgroups of {machine.target} run one after another on each core"
-            raise UselessSetting(plan.group_span, "group", why, "Leave it out for this target.")
-        if plan.chiplets is not None and plan.is_for_target and machine.chiplets == 1:
-            why = f"{machine.variant} has no chiplets"
-            raise UselessSetting(plan.chiplets_span, "chiplets", why, "Leave it out for this target.")
+        _check_settings(plan, machine)
         end = next((op for op in kernel.body if op.is_(TILES_END)), None)
         if not plan.persistent and end is not None:
             raise EndOfLaunch(end.span, end["dim"])
@@ -79,14 +78,17 @@ class PersistWorkgroups(Pass):
         extents = {f"wg{axis}": maximum(extent, 1) if len(places) > 2 else extent for axis, extent in enumerate(places)}
         named = ended.inner if ended else extents
         tiles = product(places)
-        most = machine.clusters[kernel.cluster] if kernel.cluster > 1 else plan.workers or machine.processors
+        together = machine.clusters[kernel.cluster] if kernel.cluster > 1 else machine.processors
+        most = plan.workers or together * plan.resident
         # Symbols of their own keep the arithmetic in 32 bits.
         count, workers = symbol("tiles", 0, MOST_TILES), symbol("workers", 1, most)
         first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, MOST_TILES)
         tile, rank = symbol("tile", 0, MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
-        by_machine = machine.raster_group if len(places) == 2 and not plan.has_orders else 1
+        shared_out = plan.split > 1  # the first axis is that of a cluster, and there is one row of them
+        by_machine = machine.raster_group if len(places) == 2 and not (plan.has_orders or shared_out) else 1
         group = max(1, (plan.group or by_machine) // kernel.cluster)
         own = first // kernel.cluster
+        kernel = sends_in_turn(kernel, turn) if plan.split > 1 else kernel
         last = LastRound(ALL if ended else count, most, plan.last_round) if plan.last_round > 1 else None
         if last is not None:
             walk = pieces_in_turn(kernel, own, last, ended)
@@ -95,7 +97,7 @@ class PersistWorkgroups(Pass):
         elif ended:
             walk = parts_in_turn(kernel, own, workers, ended)
         else:
-            walk = _dealt(kernel, own, workers, turn, named)
+            walk = _dealt(kernel, own, workers, most, turn, named)
         values = {**walk.each, "tile": walk.number, **in_bands(tile, named, group)}
         if kernel.cluster > 1:
             values["wg0"] = values["wg0"] * kernel.cluster + rank
@@ -109,21 +111,38 @@ class PersistWorkgroups(Pass):
         before += [let("workers", minimum(count, most))] if most > 1 and last is None else []
         before += [let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
         loops = walk.loops((*lets, *(ended.rest if ended else kernel.body)))
+        if can_load_ahead(kernel) and len(loops) == 1:
+            start, loop, symbols = same_in_all_rounds(loops[0], fresh_names(kernel))
+            kernel, loops = kernel.with_symbols(*symbols), (*start, loop)
         staying = const(most) if last else minimum(tiles, most)
         grid, memories = (staying * kernel.cluster,), (*kernel.memories, *walk.memories)
         return replace(kernel, grid=grid, joined=(), memories=memories, body=(*before, *loops))
 
 
-def _dealt(kernel: Kernel, own: Expr, workers: Expr, turn: Expr, named: Mapping[str, Expr]) -> Walk:
-    """Tiles that are dealt out by formulas of the round."""
+def _check_settings(plan: Distribution, machine: Machine) -> None:
+    if plan.group > 1 and plan.is_for_target and not machine.concurrent_workgroups:
+        why = f"workgroups of {machine.target} run one after another on each core"
+        raise UselessSetting(plan.group_span, "group", why, "Leave it out for this target.")
+    if plan.chiplets is not None and plan.is_for_target and machine.chiplets == 1:
+        why = f"{machine.variant} has no chiplets"
+        raise UselessSetting(plan.chiplets_span, "chiplets", why, "Leave it out for this target.")
+
+
+def _dealt(kernel: Kernel, own: Expr, workers: Expr, most: int, turn: Expr, named: Mapping[str, Expr]) -> Walk:
+    """Tiles that are dealt out by formulas of the round.
+
+    Where workgroups load ahead, theirs are as far apart as the most workgroups are, a number: what places have in
+    common in all rounds is seen then.  With fewer workgroups each has one tile.
+    """
     count = symbol("tiles", 0, MOST_TILES)
-    dealt = DealtTiles.in_turn(own, workers, turn, count)
     ordered = {f"wg{split.axis}" for split in kernel.distribution.workgroup if split.order is not None}
     axes = {f"wg{axis}" for axis in range(len(kernel.grid))}
     if (ordered or differ_in_steps(kernel, axes)) and not workers.is_const:
         dealt = DealtTiles.back_and_forth(own, workers, turn, count)
         if len(named) > 1 and ordered == {[*named][-1]}:
             dealt = dealt.or_in_pairs(own, workers, turn, named)
+    else:
+        dealt = DealtTiles.in_turn(own, const(most) if can_load_ahead(kernel) else workers, turn, count)
 
     def loops(inside: Sequence[Op]) -> tuple[Op, ...]:
         bounds = {"induction": turn.args[0], "lower": const(0), "upper": dealt.rounds}

@@ -61,9 +61,9 @@ def _obstacles(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, str]]:
         sizes = " or ".join(map(str, machine.clusters))
         hint = f"Use {sizes} workgroups." if sizes else "Leave out 'split' for this target."
         yield f"{machine.variant} has no clusters of that size", hint
-    if plan.roles.producers or plan.persistent or plan.cluster > 1:
-        hint = "Leave out 'producers', 'persistent' and 'cluster'."
-        yield "a workgroup takes one tile, and all of its waves compute", hint
+    if plan.roles.producers or plan.cluster > 1:
+        hint = "Leave out 'producers' and 'cluster'."
+        yield "all waves of a workgroup compute, and clusters are of those that share a tile", hint
     if len({loop["dim"] for loop in loops}) != 1 or not loops[0]["dim"]:
         yield "that takes loops over one dim", leave_out
     if any(op.get(key) is not None for op in loops for key in ("once", "lower", "stride", "goes_on")) or any(

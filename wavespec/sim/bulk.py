@@ -12,6 +12,7 @@ from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread import row_axis
 from wavespec.sim.accesses import MemoryUnit
+from wavespec.sim.clocks import Knowledge
 from wavespec.sim.elements import Array, Flags, Integers, rounded_to
 from wavespec.sim.memories import SimulatedMemory
 from wavespec.sim.shadow import Access
@@ -41,7 +42,14 @@ class BulkUnit:
             self._store(op, int(thread))
 
     def send(self, op: Op, values: Array) -> None:
-        """Registers of each lane, to another workgroup; they land, and are counted there, some time later."""
+        """Registers of each lane, to another workgroup; they land, and are counted there, some time later.
+
+        Who waits for them knows what the lane knew.  PTX says of ``st.async`` that its completion has release semantics
+        at the scope of the cluster
+        (https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-st-async);
+        that a completion orders no earlier instruction of its thread it says of bulk copies alone
+        (https://docs.nvidia.com/cuda/parallel-thread-execution/#program-order-async-operations).
+        """
         for thread in np.nonzero(self.memory.holds(op["mask"]))[0]:
             places = (op[name] for name in ("offset", "receiver", "index"))
             start, receiver, number = (int(self.memory.symbols.per_thread(place)[thread]) for place in places)
@@ -50,7 +58,9 @@ class BulkUnit:
             where: Integers = np.arange(start, start + values.shape[1], dtype=np.int64)
             lane, sent = int(self.memory.lanes[thread]), values[thread]
             self._report_shared(op, target, where, lane, self.clocks.landings + signal.number, write=True)
-            self.workgroup.landing.append(partial(self._land, op, target, where, sent, signal, self.clocks.now))
+            known = self.clocks.released(self.memory.lanes[thread : thread + 1])
+            land = partial(self._land, op, target, where, sent, signal, self.clocks.now, known)
+            self.workgroup.landing.append(land)
 
     def commit(self) -> None:
         """Close a group of every lane that takes part."""
@@ -105,11 +115,18 @@ class BulkUnit:
             self.workgroup.landing.append(partial(self._land, op, target, where, values, signal, self.clocks.now))
 
     def _land(
-        self, op: Op, target: SimulatedMemory, where: Integers, values: Array, signal: Signal, issued: int
+        self,
+        op: Op,
+        target: SimulatedMemory,
+        where: Integers,
+        values: Array,
+        signal: Signal,
+        issued: int,
+        known: Knowledge | None = None,
     ) -> None:
         target.data[where] = values
         count = math.prod(op["box"]) if op.get("box") else len(where)  # what lies beyond a tensor counts as well
-        signal.land(op, target.memory.bytes_of(count), issued)
+        signal.land(op, target.memory.bytes_of(count), issued, known)
 
     def _store(self, op: Op, thread: int) -> None:
         source, target = self.memory.memories[op["memory"]], self.memory.memories[op["target"]]

@@ -47,9 +47,10 @@ class Signal:
             self.bytes += announced * len(now)
             self._complete(op)
 
-    def land(self, op: Op, count: int, step: int) -> None:
-        """The bytes of a bulk copy that was issued in some step have come."""
-        self.gathered = self.clocks.landing(self.number, step).joined(self.gathered)
+    def land(self, op: Op, count: int, step: int, known: Knowledge | None = None) -> None:
+        """The bytes of a copy that was issued in some step have come; ``known``: what the lane that sent them knew,
+        where that comes with them."""
+        self.gathered = self.clocks.landing(self.number, step).joined(self.gathered).joined(known)
         self.bytes -= count
         self._complete(op)
 

@@ -28,7 +28,8 @@ class SymbolValues:
         first_id = workgroup[0] if workgroup else 0
         self.values |= {"workgroup": first_id, "rank": first_id % kernel.cluster}
         declared = {known.args[0] for known in kernel.symbols}
-        for axis, number in enumerate(workgroup):  # others of an axis follow from it, by `let`
+        # Others of an axis follow from it, by `let`; of workgroups that stay all do, from `workgroup`.
+        for axis, number in enumerate(() if "workgroup" in declared else workgroup):
             names = [f"{name}{axis}" for name in ("id", "launch", "wg")]
             self.values[next((name for name in names if name in declared), names[-1])] = number
         rest = lanes // kernel.lanes

@@ -45,6 +45,10 @@ class Values:
         return np.ascontiguousarray(operands[0]).view(numpy_dtype(op.result.vector.dtype))
 
     @staticmethod
+    def _opaque(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        return operands[0]
+
+    @staticmethod
     def _pack(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
         return np.concatenate(operands, axis=1)
 

@@ -164,9 +164,11 @@ class WorkgroupSchedule(SpecModel):
     machine has processors for several of each; they join their sums through memory of the call. 1: each tile has
     one."""
     persistent: bool = False
-    """One workgroup per processor walks over the tiles, so that copies for the next tile run under this one's end."""
+    """One workgroup per processor, or `resident` of them, walk over the tiles, so that copies for the next tile run
+    under this one's end; without producers and matrix units, they load its inputs ahead, as registers allow."""
     count: Annotated[int, Field(ge=1, le=2**20)] | None = None
-    """How many workgroups walk over the tiles, with `persistent`; absent: one per processor of the machine."""
+    """How many workgroups walk over the tiles, with `persistent`; absent: one per processor of the machine, or
+    `resident` of them."""
     resident: Annotated[int, Field(ge=1, le=32)] = 1
     """Workgroups that a processor has room for at once, so that some load while others compute: lanes have as many
     registers as that leaves. 1: as many as it happens to."""

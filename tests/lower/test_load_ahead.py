@@ -1,0 +1,81 @@
+"""Workgroups that stay load the next tile's inputs while they compute one, as far as they have registers for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lower.gemms import NVIDIA
+from tests.lower.ir_text import Text, lines
+from wavespec.lower.load_ahead import LoadAhead
+
+STAYING = Text("""
+    thread kernel @k target sm_90 lanes 32
+    symbol M in 0..4096 by 1
+    symbol lane in 0..31 by 1
+    symbol wave in 0..31 by 1
+    symbol workgroup in 0..131 by 1
+    symbol round in 0..4096 by 1
+    symbol tile in 0..4096 by 1
+    plan "auto" stages 1 group 1 persistent
+    wave wave 32
+    grid [132]
+    memory @x : bf16 (M: [M], N: [2048]) global input
+    memory @z : f32 (M: [M], N: [2048]) global input
+    memory @y : bf16 (M: [M], N: [2048]) global output
+""")
+LOAD = '%x = load {memory = "x", offset = [tile*2048 + lane*2]} : bf16x2'
+ROUNDS = f"""
+    for {{induction = "round", lower = [0], step = [1], unroll = 1, upper = [(M + 131 - workgroup)//132]}} () do
+      let {{symbol = "tile", value = [workgroup + round*132]}}
+      {LOAD}
+      store %x {{memory = "y", offset = [tile*2048 + lane*2]}}
+      yield
+    end
+"""
+
+
+def loads(text: str) -> tuple[int, int]:
+    """Loads in front of the loop, and in it."""
+    before, _, inside = text.partition("induction")
+    return before.count("= load"), inside.count("= load")
+
+
+def test_a_round_stores_what_the_one_before_it_loaded() -> None:
+    assert STAYING.after(LoadAhead(), NVIDIA, ROUNDS) == lines("""
+        let {symbol = "tile_start", value = [workgroup]}
+        %x.1 = load {mask = (([0], [(M - workgroup + 131)//132],),), memory = "x", offset = [lane*2 + tile_start*2048]} : bf16x2
+        %x.4 = for %x.1 {induction = "round", lower = [0], step = [1], unroll = 1, upper = [(M - workgroup + 131)//132]} : bf16x2 (%x.3 : bf16x2) do
+          let {symbol = "tile", value = [round*132 + workgroup]}
+          let {symbol = "tile_ahead", value = [round*132 + workgroup + 132]}
+          %x.2 = load {mask = (([round + 1], [(M - workgroup + 131)//132],),), memory = "x", offset = [lane*2 + tile_ahead*2048]} : bf16x2
+          store %x.3 {memory = "y", offset = [lane*2 + tile*2048]}
+          yield %x.2
+        end
+    """)
+
+
+def test_loads_move_as_far_as_there_are_registers() -> None:
+    """A lane of 32 waves has 64; 8 numbers of f32 that wait while as many are computed with take 16."""
+    wide = "\n      ".join(f'%x{n} = load {{memory = "z", offset = [tile*2048 + {n * 8}]}} : f32x8' for n in range(4))
+    text = STAYING.after(LoadAhead(), NVIDIA, ROUNDS.replace(LOAD, f"{wide}\n      {LOAD}"))
+    assert loads(text) == (2, 5), "two of the next round, two and the last one of this"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('memory = "x"', 'memory = "y"'),  # may have been written since
+        ("offset = [tile*2048 + lane*2]} : bf16x2", "offset = [row*2048 + lane*2]} : bf16x2"),
+    ],
+    ids=("what the kernel writes", "what a value says where it is"),
+)
+def test_what_may_be_another_by_then_is_loaded_in_its_round(old: str, new: str) -> None:
+    head = STAYING.changed(("symbol tile in", "symbol row in 0..4096 by 1\n    symbol tile in"))
+    bind = '%row = constant {value = 3} : i32x1\n      bind %row {symbol = "row", uniform = false}\n      '
+    body = ROUNDS.replace(LOAD, (bind if "row" in new else "") + LOAD.replace(old, new))
+    assert loads(head.after(LoadAhead(), NVIDIA, body)) == (0, 1)
+
+
+def test_workgroups_of_one_tile_have_no_next() -> None:
+    kernel = STAYING.changed((" persistent", "")).kernel(ROUNDS)
+    assert LoadAhead()(kernel, NVIDIA) is kernel

@@ -1,0 +1,155 @@
+"""Thread kernel in, thread kernel out: workgroups that stay load what the next tile needs while they compute one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.expr import Expr, symbol
+from wavespec.ir.kernel import Kernel, Op, Region, Value, rewrite
+from wavespec.ir.rewriting import renamed, substituted
+from wavespec.ir.thread_ops import BIND, FOR, LET, LOAD, MMA, MMA_ASYNC
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope
+from wavespec.schedule.prefetch import words
+from wavespec.targets.machine import Machine
+
+_OTHER_REGISTERS = 20
+"""Of a lane, for places, bounds, sums and the like."""
+
+
+class LoadAhead(Pass):
+    """Carry what a tile needs of the inputs from the tile before it, where workgroups stay.
+
+    Before: a loop over tiles that begins with loads, for whose data the workgroup then waits: no other one is about to
+            take its place, and does so meanwhile.
+    After:  the loads of the first tile stand in front of the loop; those of the next are issued where a tile begins,
+            and its values are carried by the loop.  Behind the last tile they are masked.  Only loads move whose place
+            follows from the tile's, as far as a lane has registers for them, the first ones first: beside what was
+            loaded in front of the loop and what the tile comes to, as numbers of 32 bits.
+    """
+
+    name: ClassVar[str] = "load-ahead"
+    requires = (is_of_lanes, symbols_are_in_scope)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.concurrent_workgroups
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if not can_load_ahead(kernel):
+            return kernel
+        room = _registers(kernel, machine) - _OTHER_REGISTERS
+        symbols: list[Expr] = []
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if "goes_on" in dict(op.attributes) or not any(one.is_(LET) for one in op.body.ops):
+                return (op,)
+            ahead = _Ahead(kernel, op, room - _kept(kernel, op))
+            ops = ahead.loop()
+            symbols.extend(ahead.symbols)
+            return ops
+
+        body = rewrite(kernel.body, change, FOR)
+        return replace(kernel, body=body).with_symbols(*symbols)
+
+
+def can_load_ahead(kernel: Kernel) -> bool:
+    """Whether workgroups stay in which all waves compute, by no matrix unit, whose sums would have the registers; and
+    where tiles have no order, which says nothing of those beyond the last one."""
+    plan = kernel.distribution
+    stays = plan.persistent and not kernel.producers and not plan.has_orders
+    return stays and not any(op.is_(MMA, MMA_ASYNC) for op in kernel.walk())
+
+
+def _registers(kernel: Kernel, machine: Machine) -> int:
+    """Of a lane, with as many workgroups on a processor as the schedule says; its parts share out their waves."""
+    parts = machine.resources.parts if machine.resources else 1
+    waves = -(-kernel.threads // kernel.lanes * kernel.distribution.resident // parts)
+    return machine.registers_of(waves * parts * kernel.lanes) // machine.register_step * machine.register_step
+
+
+def _kept(kernel: Kernel, loop: Op) -> int:
+    """Registers of a lane that hold in all steps what was made before."""
+    used = {value.name for op in loop.walk() for value in op.operands}
+    made = {value.name: words(value) for op in kernel.body if op is not loop for value in op.results}
+    return sum(count for name, count in made.items() if name in used)
+
+
+def _inputs(kernel: Kernel) -> frozenset[str]:
+    return frozenset(memory.name for memory in kernel.memories if memory.role == "input")
+
+
+class _Ahead:
+    """The loop over tiles, whose first loads work for the next one."""
+
+    def __init__(self, kernel: Kernel, loop: Op, room: int) -> None:
+        self.op, self.fresh = loop, fresh_names(kernel)
+        self.at = kernel.symbol(loop["induction"])
+        self.lets = {op["symbol"]: op["value"] for op in loop.body.ops if op.is_(LET)}
+        self.known = {name: kernel.symbol(name) for name in self.lets}
+        self.loads = list(self._moving(_inputs(kernel), room))
+        self.symbols: list[Expr] = []
+
+    def _moving(self, inputs: frozenset[str], room: int) -> Iterator[Op]:
+        bound = {op["symbol"] for op in self.op.body.ops if op.is_(BIND)}
+        for op in self.op.body.ops:
+            if not (op.is_(LOAD) and op["memory"] in inputs) or op.operands or not bound.isdisjoint(op.symbols):
+                continue
+            vector = op.result.vector
+            needed = words(op.result) + vector.elements  # the next one's, and this one's as numbers
+            if needed > room:
+                return
+            room -= needed
+            yield op
+
+    def loop(self) -> tuple[Op, ...]:
+        if not self.loads:
+            return (self.op,)
+        body, upper = self.op.body, self.op["upper"]
+        first = self._loads("start", self.op["lower"], upper)
+        following = self._loads("ahead", self.at + self.op["step"], upper)
+        carried = tuple(Value(self.fresh(op.result.name), op.result.type) for op in self.loads)
+        names = {op.result.name: value for op, value in zip(self.loads, carried, strict=True)}
+        rest = [renamed(op, names) for op in body.ops if op not in self.loads]
+        begin = max(number for number, op in enumerate(rest) if op.is_(LET)) + 1
+        results = tuple(op.result for op in following if op.is_(LOAD))
+        region = Region(
+            (*body.arguments, *carried),
+            (*rest[:begin], *following, *rest[begin:]),
+            (*(names.get(value.name, value) for value in body.yields), *results),
+        )
+        starts = tuple(op.result for op in first if op.is_(LOAD))
+        ends = tuple(Value(self.fresh(value.name), value.type) for value in carried)
+        loop = replace(self.op, operands=(*self.op.operands, *starts), results=(*self.op.results, *ends), region=region)
+        return (*first, loop)
+
+    def _loads(self, when: str, turn: Expr, upper: Expr) -> tuple[Op, ...]:
+        """The loads of another turn, masked by whether there is one, behind what says which tile that is."""
+        replacement = {self.at.args[0]: turn}
+        lets: list[Op] = []
+        needed = self._needed()
+        for op in self.op.body.ops:
+            if op.is_(LET) and op["symbol"] in needed:
+                known = self.known[op["symbol"]]
+                if known.is_const:
+                    continue
+                name = self.fresh(f"{op['symbol']}_{when}")
+                renamed_symbol = symbol(name, *known.args[1:])
+                self.symbols.append(renamed_symbol)
+                lets.append(substituted(op, replacement).with_(symbol=name))
+                replacement[op["symbol"]] = renamed_symbol
+        loads = (self._load(op, replacement, turn, upper) for op in self.loads)
+        return (*lets, *loads)
+
+    def _load(self, op: Op, replacement: dict[str, Expr], turn: Expr, upper: Expr) -> Op:
+        moved = substituted(op, replacement)
+        result = Value(self.fresh(op.result.name), op.result.type)
+        return replace(moved.with_(mask=((turn, upper), *moved["mask"])), results=(result,))
+
+    def _needed(self) -> set[str]:
+        """Symbols that the places of the loads follow from."""
+        needed = {name for op in self.loads for name in op.symbols}
+        while more := {name for one in needed & self.lets.keys() for name in self.lets[one].symbols} - needed:
+            needed |= more
+        return needed
