@@ -64,6 +64,7 @@ from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.strip_tiles import StripTiles
 from wavespec.lower.sum_apart import SumApart
+from wavespec.lower.sum_bias_once import SumBiasOnce
 from wavespec.lower.tile_to_thread import TileToThread
 from wavespec.lower.unroll_batches import UnrollBatches
 from wavespec.lower.walk_grid import WalkGrid
@@ -128,6 +129,7 @@ PASSES: tuple[Pass, ...] = (
     DropChecks(),
     ShortenSums(),
     SkipZeros(),
+    SumBiasOnce(),
     HoistInvariants(),
     NestDigits(),
     PlaceBarriers(),
