@@ -117,5 +117,5 @@ def test_passes_say_which_machines_they_are_for() -> None:
     assert others[1] == {
         *("strip-tiles", "split-chains", "sum-apart", "serialize-waves", "drop-checks", "skip-zeros"),
         *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan", "multiply-in-pairs"),
-        *("peel-waves", "share-quotients", "reduce-together"),
+        *("peel-waves", "share-quotients", "reduce-together", "sum-bias-once"),
     }

@@ -124,8 +124,7 @@ FROM_LANE: Final = _declare(
 MMA: Final = _declare(
     "mma",
     "a, b, acc -> acc",
-    "a product by a matrix instruction, or by several; `unbiased`: what a bias of `a` adds is not taken away, `acc` lacks "
-    "as much",
+    "a product by a matrix instruction, or by several; `unbiased`: what a bias adds stays, and `acc` lacks as much",
     Trait.BY_ALL_LANES,
     operands=3,
     results=1,

@@ -65,7 +65,6 @@ class _Site:
     """The loops inside of that one which tell one part of ``b`` from another."""
 
 
-
 class _Sums:
     def __init__(self, kernel: Kernel, machine: Machine, fresh: Callable[[str], str]) -> None:
         self.kernel, self.machine, self.fresh = kernel, machine, fresh
@@ -181,7 +180,12 @@ def _site(loop: Op, around: tuple[Op, ...], machine: Machine) -> _Site | None:
         return None
     (product,), row = products, instruction_of(products[0], machine)
     straight = machine.instruction(product["instruction"].partition(":")[0])
-    if straight is None or not straight.a.bias or not straight.b.in_panels or product.operands[2] not in loop.body.arguments:
+    if (
+        straight is None
+        or not straight.a.bias
+        or not straight.b.in_panels
+        or product.operands[2] not in loop.body.arguments
+    ):
         return None
     columns = product.operands[0 if row is not straight else 1]
     reads = _reads(loop, columns)
@@ -211,7 +215,7 @@ def _reads(loop: Op, columns: Value) -> tuple[Op, ...]:
 
 
 def _bounds(loop: Op) -> frozenset[str]:
-    return frozenset().union(*(loop[key].symbols for key in ("lower", "upper", "step")))
+    return loop["lower"].symbols | loop["upper"].symbols | loop["step"].symbols
 
 
 def _repeats(outer: Op, memories: set[str], needed: frozenset[str], between: Sequence[Op]) -> bool:
@@ -221,12 +225,14 @@ def _repeats(outer: Op, memories: set[str], needed: frozenset[str], between: Seq
     changing |= {op["induction"] for op in inside if op.is_(FOR)} - {loop["induction"] for loop in between}
     if not changing.isdisjoint(needed) or any(op.is_(FILLED) and op.get("memory") in memories for op in inside):
         return False
-    return _turns(outer) != 1
+    return not outer.get("once") and _turns(outer) != 1
 
 
 def _turns(loop: Op) -> int | None:
-    """The most turns of a loop that counts from zero and carries nothing; None for others, or where that is not known."""
+    """The most turns of a loop that counts from zero and carries nothing; None for others, or where it is not known."""
     upper, step = loop["upper"], loop["step"]
-    if loop.operands or loop["lower"] != const(0) or not step.is_const or upper.high is None:
+    if loop.operands or loop.get("once") or loop.get("goes_on") is not None:
+        return None
+    if loop["lower"] != const(0) or not step.is_const or upper.high is None:
         return None
     return -(-upper.high // step.value)
