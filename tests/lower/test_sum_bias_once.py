@@ -10,13 +10,14 @@ from wavespec.ir.kernel import Kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.ir.thread_ops import DOT, FOR, MMA
 from wavespec.pipeline import lower
+from wavespec.sim.elements import Array
 from wavespec.sim.simt import simulate
 
 BIASED = "dot4_i8_12x32x4"
 
 
-def lowered(tile: tuple[int, int, int], **how: str) -> Kernel:
-    return lower(Gemm("i8", tile, wave=(None, None), mma=BIASED, **how).spec, CPU)
+def lowered(tile: tuple[int, int, int]) -> Kernel:
+    return lower(Gemm("i8", tile, wave=(None, None), mma=BIASED).spec, CPU)
 
 
 def loops_around_sums(kernel: Kernel) -> list[str]:
@@ -46,7 +47,7 @@ def test_columns_that_one_tile_has_are_summed_beside_its_products(tile: tuple[in
     assert "unbiased" not in print_kernel(kernel)
 
 
-def assert_exact(kernel: Kernel, a: np.ndarray, b: np.ndarray, value: int = 0) -> None:
+def assert_exact(kernel: Kernel, a: Array, b: Array, value: int = 0) -> None:
     sizes = {"M": len(a), "N": len(b), "K": a.shape[1]}
     report = simulate(kernel, CPU, {"a": a, "b": b}, sizes)
     assert not report.findings
