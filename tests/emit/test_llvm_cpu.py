@@ -100,7 +100,18 @@ def test_pairs_along_k_are_one_instruction() -> None:
 
 
 @pytest.mark.parametrize("tile", [(24, 64, 64), (64, 24, 64)], ids=["straight", "swapped"])
-def test_what_a_bias_adds_is_summed_once_per_column_and_taken_away_after_the_loop(tile: tuple[int, int, int]) -> None:
+def test_what_a_bias_adds_is_no_part_of_the_loop_of_products(tile: tuple[int, int, int]) -> None:
+    module = emit(Gemm("i8", tile, wave=(None, None), mma="dot4_i8_12x32x4").spec, DOTS).text
+    loop = module[module.rindex("scf.for") :]
+    assert count(loop, "llvm.x86.avx512.vpdpbusd.512") == 24
+    assert count(module, "llvm.x86.avx512.vpdpbusd.512") == 24 + 2
+    assert len(re.findall(r"arith\.subi .* : vector<16xi32>", module)) == 2
+
+
+@pytest.mark.parametrize("tile", [(12, 64, 64), (64, 12, 64)], ids=["straight", "swapped"])
+def test_what_a_bias_adds_for_one_tile_is_summed_beside_it_and_taken_away_after_the_loop(
+    tile: tuple[int, int, int],
+) -> None:
     module = emit(Gemm("i8", tile, wave=(None, None), mma="dot4_i8_12x32x4").spec, DOTS).text
     assert count(module, "llvm.x86.avx512.vpdpbusd.512") == 24 + 2
     after = module[module.rindex("llvm.x86.avx512.vpdpbusd.512") :]

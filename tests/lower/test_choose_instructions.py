@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,21 @@ STAGE = "choose-instructions"
 def test_auto_takes_the_first_row_for_the_types(machine: Machine, dtype: str, name: str) -> None:
     (mma,) = lines(Gemm(dtype, (192, 64, 32), (None, None)).lowered(machine, STAGE), "mma")
     assert f'{{instruction = "{name}", k = "K", m = "M", n = "N"}}' in mma
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8"])
+@pytest.mark.parametrize(("tile", "swapped"), [((1, 24, 128), ":swapped"), ((24, 1, 128), "")])
+def test_one_row_or_column_meets_eight_of_the_others(dtype: str, tile: tuple[int, int, int], swapped: str) -> None:
+    (mma,) = lines(Gemm(dtype, tile, (None, None)).lowered(CPU, STAGE), "mma")
+    assert re.search(rf'"inner_\w+_8x1x\d+{swapped}"', mma)
+
+
+def test_what_takes_one_column_is_not_for_tiles_of_several() -> None:
+    """It would read the rows once for each column."""
+    (mma,) = lines(Gemm("f32", (40, 96, 32), (None, None)).lowered(CPU, STAGE), "mma")
+    assert '"fma_f32_8x32x1"' in mma
+    with pytest.raises(WavespecError):
+        Gemm("f32", (40, 5, 128), (None, None)).lowered(CPU)
 
 
 def test_product_is_turned_only_for_wider_stores() -> None:

@@ -67,6 +67,9 @@ class CpuProducts(Emitter):
 
     def emit_mma(self, op: Op) -> None:
         row, a, b, acc = self.function.product_of(op)
+        if op.get("unbiased"):
+            self.values[op.result.name] = self._outer(row, a, b, acc)
+            return
         self.values[op.result.name] = self._product(row, a, b, acc, op.result)
 
     def emit_dot(self, op: Op) -> None:
@@ -239,7 +242,9 @@ class CpuProducts(Emitter):
 
     def _row_beside(self, op: Op) -> MatrixInstruction | None:
         """The row of a product that keeps something beside its sums, whichever way round it is used."""
-        row = self.machine.instruction(op["instruction"].partition(":")[0]) if op.is_(MMA) else None
+        if not op.is_(MMA) or op.get("unbiased"):
+            return None
+        row = self.machine.instruction(op["instruction"].partition(":")[0])
         return row if row is not None and _has_beside(row) else None
 
     def _beside(self, sums: Value, row: MatrixInstruction) -> Value:

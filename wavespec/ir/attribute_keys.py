@@ -79,6 +79,7 @@ Flag = Literal[
     "running",
     "skips_nan",
     "transposed",
+    "unbiased",
     "uniform",
 ]
 Expression = Literal[

@@ -131,11 +131,11 @@ FROM_LANE: Final = _declare(
 MMA: Final = _declare(
     "mma",
     "a, b, acc -> acc",
-    "a product by a matrix instruction, or by several",
+    "a product by a matrix instruction, or by several; `unbiased`: what a bias adds stays, and `acc` lacks as much",
     Trait.BY_ALL_LANES,
     operands=3,
     results=1,
-    attributes={"instruction": Kind.TEXT},
+    attributes={"instruction": Kind.TEXT, "unbiased": _FALSE},
 )
 DOT: Final = _declare(
     "dot",

@@ -213,9 +213,12 @@ def _tiles(kernel: Kernel, machine: Machine) -> dict[str, int]:
 
 
 def _misfits(tiles: Mapping[str, int], row: MatrixInstruction, dims: Sequence[str]) -> int:
-    """In how many dims the tiles of the distribution are no whole numbers of the instruction."""
-    extents = zip(dims, (row.m, row.n, row.k), strict=True)
-    return sum(tiles.get(dim, extent) % extent != 0 for dim, extent in extents)
+    """In how many dims the tiles of the distribution are no whole numbers of the instruction.  What takes one row, or
+    one column, is for tiles of one: of more it would read the other operand as often."""
+    extents = dict(zip(dims, (row.m, row.n, row.k), strict=True))
+    single = [dim for dim in dims[:2] if extents[dim] == 1]
+    parts = sum(tiles.get(dim, extent) % extent != 0 for dim, extent in extents.items())
+    return parts + sum(tiles.get(dim, 1) > 1 for dim in single)
 
 
 def _rows_read(tiles: Mapping[str, int], row: MatrixInstruction, way: tuple[str, str]) -> int:

@@ -68,6 +68,7 @@ from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.strip_tiles import StripTiles
 from wavespec.lower.sum_apart import SumApart
+from wavespec.lower.sum_bias_once import SumBiasOnce
 from wavespec.lower.tile_to_thread import TileToThread
 from wavespec.lower.unroll_batches import UnrollBatches
 from wavespec.lower.walk_grid import WalkGrid
@@ -135,6 +136,7 @@ PASSES: tuple[Pass, ...] = (
     DropChecks(),
     ShortenSums(),
     SkipZeros(),
+    SumBiasOnce(),
     AnnounceRows(),
     HoistInvariants(),
     KeepNarrow(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,6 +56,12 @@ class MatrixUnit:
     b: FragmentIndex | None
     """None: read from shared memory, never from registers."""
     acc: FragmentIndex
+
+    def unbiased(self) -> MatrixUnit:
+        """The same unit, of whose operands no bias is taken away."""
+        row = self.instruction
+        plain = replace(row, a=replace(row.a, bias=0), b=replace(row.b, bias=0))
+        return replace(self, instruction=plain)
 
     def run(self, a: Array, b: Array, acc: Array) -> tuple[Array, int]:
         """``acc + a·bᵀ`` of all waves, from registers, and the number of disagreeing replicas."""

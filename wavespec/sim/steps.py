@@ -87,7 +87,7 @@ class Program:
         # By identity: the kernel keeps its blocks alive, and equal ones would take long to compare.
         self._blocks: dict[int, tuple[Step, ...]] = {}
         self._forms: dict[str, Form] = {}
-        self._units: dict[str, MatrixUnit] = {}
+        self._units: dict[tuple[str, bool], MatrixUnit] = {}
         self.tiles = OperandTiles()
 
     def block(self, ops: tuple[Op, ...]) -> tuple[Step, ...]:
@@ -100,9 +100,11 @@ class Program:
     def unit(self, op: Op) -> MatrixUnit:
         """The matrix instruction of a product."""
         name: str = op["instruction"]
-        if name not in self._units:
-            self._units[name] = matrix_unit(self._machine, name)
-        return self._units[name]
+        key = name, bool(op.get("unbiased"))
+        if key not in self._units:
+            unit = matrix_unit(self._machine, name)
+            self._units[key] = unit.unbiased() if key[1] else unit
+        return self._units[key]
 
     def _step(self, op: Op) -> Step:
         if op.name not in self._forms:
