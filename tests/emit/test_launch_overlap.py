@@ -70,9 +70,12 @@ def test_what_others_see_is_behind_the_wait(access: str) -> None:
 
 
 def test_loads_say_nothing_of_memory_that_stays_as_it_is() -> None:
-    """The assembler moves such loads over the wait."""
-    ptx = with_launch_overlap(_BARRIERS.replace("ld.global.b32", "ld.global.nc.b32"))
-    assert ptx == with_launch_overlap(_BARRIERS)
+    """The assembler moves such loads over the wait, but not out of loops."""
+    constant = _BARRIERS.replace("ld.global.b32", "ld.global.nc.b32")
+    assert with_launch_overlap(constant) == with_launch_overlap(_BARRIERS)
+    loop = "$L__BB0_3:\n\tld.global.nc.b32 \t%r6, [%rd2];\n\t@%p2 bra \t$L__BB0_3;\n$L__BB0_4:\n\tret;"
+    _, after = _split(with_launch_overlap(constant.replace("$L__BB0_4:\n\tret;", loop)))
+    assert [line.split()[0] for line in after if "ld.global" in line] == ["ld.global.b32", "ld.global.nc.b32"]
 
 
 def test_loops_do_not_wait_again() -> None:

@@ -88,7 +88,7 @@ def test_all_kernels_whose_workgroups_stay_are_among_these() -> None:
     staying = {
         (subject.name, number)
         for subject in subjects("sm_90")
-        if subject.file in ROWS
+        if subject.file in ROWS and not subject.name.endswith("_f16")
         for number, case in enumerate(subject.cases("sm_90"))
         if _stays(case)
     }

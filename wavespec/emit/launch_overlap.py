@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 WAIT = "\tgriddepcontrol.wait;"
 
-# Of memory that nobody writes while the kernel is there: assemblers move it over the wait.
+# Of memory that nobody writes while the kernel is there: assemblers move those that no loop keeps over the wait.
 _CONSTANT_LOAD, _LOAD = "ld.global.nc", "ld.global"
 
 _OWN = re.compile(
@@ -27,6 +27,7 @@ _OWN = re.compile(
 """Instructions that touch registers, parameters and shared memory alone, or wait for waves of the same launch; descriptors
 are parameters."""
 _BRANCH = re.compile(r"@!?%p\d+ bra(?:\.uni)?\s+(?P<label>\$\w+)$")
+_JUMP = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+)")
 _LABEL = re.compile(r"(?P<label>\$\w+):$")
 _GUARD = re.compile(r"@!?%p\d+\s+")
 
@@ -37,10 +38,12 @@ def with_launch_overlap(ptx: str) -> str:
     Raises:
         ValueError: a text without a kernel.
     """
-    lines = ptx.replace(_CONSTANT_LOAD, _LOAD).split("\n")
+    lines = ptx.split("\n")
     start = _first_instruction(lines)
     wait = start + _shared_by_all(lines[start:])
-    return "\n".join([*lines[:wait], WAIT, *lines[wait:]])
+    loop = wait + _first_loop(lines[wait:])
+    in_front = (line.replace(_CONSTANT_LOAD, _LOAD) for line in lines[wait:loop])
+    return "\n".join([*lines[:wait], WAIT, *in_front, *lines[loop:]])
 
 
 def _first_instruction(lines: Sequence[str]) -> int:
@@ -67,6 +70,14 @@ def _shared_by_all(lines: Sequence[str]) -> int:
         if not ahead:
             passed = number + 1
     return passed
+
+
+def _first_loop(lines: Sequence[str]) -> int:
+    """How many lines stand in front of the first label that is jumped to from behind."""
+    labels = {found["label"]: number for number, line in enumerate(lines) if (found := _LABEL.match(line.strip()))}
+    jumps = ((number, found[1]) for number, line in enumerate(lines) if (found := _JUMP.search(line)))
+    back = (labels[label] for number, label in jumps if label in labels and labels[label] < number)
+    return min(back, default=len(lines))
 
 
 def _statements(line: str) -> Iterator[str]:
