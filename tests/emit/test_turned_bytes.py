@@ -13,11 +13,13 @@ from wavespec.emit.ptxas import assemble, find_ptxas
 from wavespec.emit.rearranged import bytes_turned
 from wavespec.emit.registers import Part
 from wavespec.pipeline import build_variant, spec_digest
+from wavespec.runtime import KernelArtifact
 from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
 PTXAS = find_ptxas()
+needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler, ptxas, on the PATH")
 
 
 def picked(low: np.ndarray, high: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -58,27 +60,37 @@ def test_columns_come_out_by_two_instructions_a_word(rows: int, columns: int) ->
     assert sum("prmt" in line for line in text.lines()) == 2 * rows * columns // 4
 
 
-@pytest.mark.compiles
-@pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler, ptxas, on the PATH")
-def test_lanes_turn_blocks_by_widest_accesses_in_registers_alone() -> None:
+def turning_kernel() -> KernelArtifact:
     """The kernel before a product whose columns lie across its steps: a block of 16 x 16 bytes for each lane."""
     sizes = {"M": 1024, "N": 1024, "K": 1024}
     turning, _ = case_for_sizes(cases_for_target(product("f8e4m3fn", "M, K", "K, N"), "sm_90"), sizes).kernels
-    built, _ = build_variant(turning, HOPPER)
+    return build_variant(turning, HOPPER)[0]
+
+
+@pytest.mark.compiles
+def test_lanes_turn_blocks_by_widest_accesses_in_registers_alone() -> None:
+    built = turning_kernel()
     (binary,) = built.binaries
     ptx = binary.data.decode()
     for access in ("ld", "st"):
         assert len(re.findall(rf"\b{access}\.global\S*\.v4", ptx)) == len(re.findall(rf"\b{access}\.global", ptx)) == 16
     assert ptx.count("prmt.b32") == 2 * 16 * 16 // 4
     assert built.shared_memory_bytes == 0
+
+
+@pytest.mark.compiles
+@needs_ptxas
+def test_what_lanes_turn_has_room_in_registers() -> None:
     assert PTXAS is not None
+    built = turning_kernel()
+    (binary,) = built.binaries
     assembled = assemble(binary.data, built.architecture, PTXAS)
     assert (assembled.spill_bytes, assembled.warnings) == (0, ())
 
 
 @pytest.mark.rare
 @pytest.mark.compiles
-@pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler, ptxas, on the PATH")
+@needs_ptxas
 @pytest.mark.parametrize("layouts", [("K, M", "K, N"), ("M, K", "N, K")], ids=" by ".join)
 def test_what_the_matrix_unit_reads_along_the_steps_spills_nothing(layouts: tuple[str, str]) -> None:
     """Nor do the kernels that lay it out; rows of results start anywhere in the last of them."""

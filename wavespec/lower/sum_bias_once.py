@@ -19,7 +19,7 @@ from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, 
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
-FILLED: Final = WRITES_MEMORY | FILLS
+_FILLED: Final = WRITES_MEMORY | FILLS
 
 
 class SumBiasOnce(Pass):
@@ -223,7 +223,7 @@ def _repeats(outer: Op, memories: set[str], needed: frozenset[str], between: Seq
     inside = [op for op in outer.body.ops for op in op.walk()]
     changing = {outer["induction"], *(op["symbol"] for op in inside if op.is_(NAMES_A_SYMBOL))}
     changing |= {op["induction"] for op in inside if op.is_(FOR)} - {loop["induction"] for loop in between}
-    if not changing.isdisjoint(needed) or any(op.is_(FILLED) and op.get("memory") in memories for op in inside):
+    if not changing.isdisjoint(needed) or any(op.is_(_FILLED) and op.get("memory") in memories for op in inside):
         return False
     return not outer.get("once") and _turns(outer) != 1
 
