@@ -4,10 +4,12 @@ Needs the compiler to build, and torch, `wavespec.runtime` and `tests/kernels.py
 
     python -m benchmarks.every_kernel build FOLDER [NAME ...]
     python -m benchmarks.every_kernel run FOLDER [--only TEXT] [--seconds S] [--table FILE] [--json FILE]
+    python -m benchmarks.every_kernel run FOLDER --sanitizer memcheck
 
 Every kernel runs in a process of its own, at the sizes of its row in `tests/kernels.py` and at an aligned and an
 unaligned size for each of its cases.  A result is right where it is equal on whole numbers, or as close to f64 as
-torch is; the same in repeated calls; with nothing written around the outputs or into the inputs.
+torch is; the same in repeated calls; with nothing written around the outputs or into the inputs.  Under a tool of
+`compute-sanitizer`, which makes kernels ten to a hundred times as slow, each case runs at its smallest size.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import prod
 from pathlib import Path
 from random import Random
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
 
 TARGET, DEVICE = "sm_90", "cuda"
+SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 EXTENTS = (
     1,
     2,
@@ -70,6 +76,7 @@ _MOST_ELEMENTS, _MOST_WORK = 1 << 28, 1 << 38
 _REPEATS = 5
 _GUARD_ELEMENTS = 4096
 _GUARD = 77
+_SUMMARY = re.compile(r"=+ (?:\w+ )+SUMMARY: (\d+) ")
 _STORED = '''\
 """Results that were computed where the kernel was built."""
 
@@ -102,14 +109,17 @@ def main() -> int:
     running.add_argument("--seconds", type=float, default=120.0, help="for each kernel")
     running.add_argument("--table", type=Path, help="write the results as a table of Markdown")
     running.add_argument("--json", type=Path, help="write the results with all their sizes; go on where it ends")
+    running.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    running.add_argument("--sanitizer", choices=SANITIZERS, help="run under this tool of compute-sanitizer")
     one = commands.add_parser("one", help="run one kernel in this process")
     one.add_argument("folder", type=Path)
     one.add_argument("name")
+    one.add_argument("--smallest", action="store_true", help="each case at its smallest size alone")
     arguments = parser.parse_args()
     if arguments.command == "build":
         return build_all(arguments.folder, arguments.names)
     if arguments.command == "one":
-        return run_one(arguments.folder, arguments.name)
+        return run_one(arguments.folder, arguments.name, smallest=arguments.smallest)
     return run_all(arguments)
 
 
@@ -225,35 +235,50 @@ def run_all(arguments: argparse.Namespace) -> int:
     if arguments.json and arguments.json.exists():
         results = json.loads(arguments.json.read_text(encoding="utf-8"))["kernels"]
     done = {result["kernel"] for result in results}
-    for plan in sorted(arguments.folder.glob("*/plan.json")):
-        name = plan.parent.name
-        if arguments.only not in name or name in done:
-            continue
-        command = [sys.executable, "-m", "benchmarks.every_kernel", "one", str(arguments.folder), name]
-        start = time.perf_counter()
-        try:
-            process = subprocess.run(command, capture_output=True, text=True, timeout=arguments.seconds)
-            lines, problem = process.stdout.splitlines(), process.stderr.strip().splitlines()[-1:]
-            stopped = [f"exit code {process.returncode}: {' '.join(problem)}"] if process.returncode else []
-        except subprocess.TimeoutExpired as expired:
-            lines = (expired.stdout or b"").decode().splitlines()
-            stopped = [f"took more than {arguments.seconds:.0f} s"]
-        runs = [json.loads(line) for line in lines if line.startswith("{")]
-        asked = len(json.loads(plan.read_text(encoding="utf-8"))["runs"])
-        problems = [f"{run['sizes']}: {run['problem']}" for run in runs if run["problem"]] + stopped
-        if not problems and len(runs) != asked:
-            problems = [f"{len(runs)} of {asked} sizes ran"]
-        cases = f"{len({run['case'] for run in runs})} of {max((run['cases'] for run in runs), default=0)}"
-        seconds = time.perf_counter() - start
-        results.append({"kernel": name, "cases": cases, "runs": runs, "problems": problems, "seconds": seconds})
-        print(f"{name:32s} {cases:>8s} cases, {len(runs)} sizes: {'; '.join(problems) or 'right'}", flush=True)
-        if arguments.json:
-            arguments.json.write_text(json.dumps({"machine": machine, "kernels": results}, indent=1), encoding="utf-8")
-        if arguments.table:
-            arguments.table.write_text(_table(machine, results), encoding="utf-8")
+    plans = [plan for plan in sorted(arguments.folder.glob("*/plan.json")) if arguments.only in plan.parent.name]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for result in pool.map(partial(_in_process, arguments), [one for one in plans if one.parent.name not in done]):
+            results.append(result)
+            found = "; ".join(result["problems"]) or "right"
+            cases = f"{result['cases']:>8s} cases, {len(result['runs'])} sizes"
+            print(f"{result['kernel']:32s} {cases}: {found}", flush=True)
+            if arguments.json:
+                text = json.dumps({"machine": machine, "kernels": results}, indent=1)
+                arguments.json.write_text(text, encoding="utf-8")
+            if arguments.table:
+                arguments.table.write_text(_table(machine, results), encoding="utf-8")
     wrong = [result["kernel"] for result in results if result["problems"]]
     print(f"{len(results) - len(wrong)} of {len(results)} kernels are right")
     return 1 if wrong else 0
+
+
+def _in_process(arguments: argparse.Namespace, plan: Path) -> dict[str, Any]:
+    """What became of one kernel, run in a process of its own."""
+    name = plan.parent.name
+    command = [sys.executable, "-m", "benchmarks.every_kernel", "one", str(arguments.folder), name]
+    if arguments.sanitizer:
+        head = ["compute-sanitizer", "--tool", arguments.sanitizer, "--kernel-regex", f"kns={name}"]
+        command = [*head, *command, "--smallest"]
+    start = time.perf_counter()
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, timeout=arguments.seconds)
+        lines, problem = process.stdout.splitlines(), process.stderr.strip().splitlines()[-1:]
+        stopped = [f"exit code {process.returncode}: {' '.join(problem)}"] if process.returncode else []
+        summaries = [(line, int(found[1])) for line in lines if (found := _SUMMARY.match(line))]
+        stopped += [line for line, errors in summaries if errors]
+        if arguments.sanitizer and not summaries:
+            stopped.append(f"{arguments.sanitizer} found no kernel")
+    except subprocess.TimeoutExpired as expired:
+        lines = (expired.stdout or b"").decode().splitlines()
+        stopped = [f"took more than {arguments.seconds:.0f} s"]
+    runs = [json.loads(line) for line in lines if line.startswith("{")]
+    asked = len(json.loads(plan.read_text(encoding="utf-8"))["runs"])
+    problems = [f"{run['sizes']}: {run['problem']}" for run in runs if run["problem"]] + stopped
+    if not problems and len(runs) != asked and not (arguments.sanitizer and runs):
+        problems = [f"{len(runs)} of {asked} sizes ran"]
+    cases = f"{len({run['case'] for run in runs})} of {max((run['cases'] for run in runs), default=0)}"
+    seconds = time.perf_counter() - start
+    return {"kernel": name, "cases": cases, "runs": runs, "problems": problems, "seconds": seconds}
 
 
 def _table(machine: str, results: Sequence[Mapping[str, Any]]) -> str:
@@ -275,17 +300,22 @@ def _table(machine: str, results: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run_one(folder: Path, name: str) -> int:
-    """Run one kernel at all its sizes; a line of JSON for each."""
+def run_one(folder: Path, name: str, *, smallest: bool = False) -> int:
+    """Run one kernel at all its sizes, or each of its cases at the smallest alone; a line of JSON for each."""
     torch.backends.cuda.matmul.allow_tf32 = False
     place = folder / name
     plan = json.loads((place / "plan.json").read_text(encoding="utf-8"))
     kernel = Kernel(unpack_artifact(zlib.decompress((place / "kernel.z").read_bytes())))
     row = Subject(plan["file"], name).row
+    cases = [kernel.artifact.member_for({**sizes, **kernel.artifact.dense(sizes)}) for sizes in plan["runs"]]
+    work = [(not prod(sizes.values()), prod(sizes.values())) for sizes in plan["runs"]]  # what is empty comes last
+    least = {min((one for one in range(len(cases)) if cases[one] == case), key=work.__getitem__) for case in set(cases)}
     for number, sizes in enumerate(plan["runs"]):
+        if smallest and number not in least:
+            continue
         report: dict[str, Any] = {
             "sizes": sizes,
-            "case": kernel.artifact.member_for({**sizes, **kernel.artifact.dense(sizes)}),
+            "case": cases[number],
             "cases": len(kernel.artifact.members),
             "ratio": None,
             "problem": "",
