@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from wavespec.ir.expr import Expr
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, rewrite
 
 Change = Callable[[Op], tuple[Op, ...]]
@@ -48,6 +48,11 @@ def altered(name: str, attribute: str, new: Callable[[Any], object], **wanted: o
 def for_itself_only(name: str) -> Bug:
     """What should happen in every workgroup of a cluster happens in one."""
     return altered(name, "everywhere", lambda _: False, everywhere=True)
+
+
+def sent_to(name: str, workgroup: int, **wanted: object) -> Bug:
+    """What goes to several workgroups of a cluster goes to one, as often."""
+    return altered(name, "receiver", lambda _: const(workgroup), **wanted)
 
 
 def with_arrivals(name: str, arrivals: int) -> Bug:
