@@ -9,7 +9,9 @@ Needs the compiler to build, and torch, `wavespec.runtime` and `tests/kernels.py
 Every kernel runs in a process of its own, at the sizes of its row in `tests/kernels.py` and at an aligned and an
 unaligned size for each of its cases.  A result is right where it is equal on whole numbers, or as close to f64 as
 torch is; the same in repeated calls; with nothing written around the outputs or into the inputs.  Under a tool of
-`compute-sanitizer`, which makes kernels ten to a hundred times as slow, each case runs at its smallest size.
+`compute-sanitizer`, which makes kernels ten to a hundred times as slow, each case runs at its smallest size, and no
+launch begins before others end, which racecheck cannot follow.  Nor does it know signals between the workgroups of a
+cluster: it reports what these lay down for each other ("block rank" in its text).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -93,12 +96,12 @@ def main() -> int:
     one = commands.add_parser("one", help="run one kernel in this process")
     one.add_argument("folder", type=Path)
     one.add_argument("name")
-    one.add_argument("--smallest", action="store_true", help="each case at its smallest size alone")
+    one.add_argument("--sanitized", action="store_true", help="each case at its smallest size, launches in turn")
     arguments = parser.parse_args()
     if arguments.command == "build":
         return build_all(arguments.folder, arguments.names)
     if arguments.command == "one":
-        return run_one(arguments.folder, arguments.name, smallest=arguments.smallest)
+        return run_one(arguments.folder, arguments.name, sanitized=arguments.sanitized)
     return run_all(arguments)
 
 
@@ -236,8 +239,8 @@ def _in_process(arguments: argparse.Namespace, plan: Path) -> dict[str, Any]:
     name = plan.parent.name
     command = [sys.executable, "-m", "benchmarks.every_kernel", "one", str(arguments.folder), name]
     if arguments.sanitizer:
-        head = ["compute-sanitizer", "--tool", arguments.sanitizer, "--kernel-regex", f"kns={name}"]
-        command = [*head, *command, "--smallest"]
+        head = ["compute-sanitizer", "--tool", arguments.sanitizer, "--kernel-name", f"kns={name}"]
+        command = [*head, *command, "--sanitized"]
     start = time.perf_counter()
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=arguments.seconds)
@@ -279,18 +282,19 @@ def _table(machine: str, results: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run_one(folder: Path, name: str, *, smallest: bool = False) -> int:
+def run_one(folder: Path, name: str, *, sanitized: bool = False) -> int:
     """Run one kernel at all its sizes, or each of its cases at the smallest alone; a line of JSON for each."""
     torch.backends.cuda.matmul.allow_tf32 = False
     place = folder / name
     plan = json.loads((place / "plan.json").read_text(encoding="utf-8"))
-    kernel = Kernel(unpack_artifact(zlib.decompress((place / "kernel.z").read_bytes())))
+    artifact = unpack_artifact(zlib.decompress((place / "kernel.z").read_bytes()))
+    kernel = Kernel(_in_turn(artifact) if sanitized else artifact)
     row = Subject(plan["file"], name).row
     cases = [kernel.artifact.member_for({**sizes, **kernel.artifact.dense(sizes)}) for sizes in plan["runs"]]
     work = [(not prod(sizes.values()), prod(sizes.values())) for sizes in plan["runs"]]  # what is empty comes last
     least = {min((one for one in range(len(cases)) if cases[one] == case), key=work.__getitem__) for case in set(cases)}
     for number, sizes in enumerate(plan["runs"]):
-        if smallest and number not in least:
+        if sanitized and number not in least:
             continue
         report: dict[str, Any] = {
             "sizes": sizes,
@@ -305,6 +309,12 @@ def run_one(folder: Path, name: str, *, smallest: bool = False) -> int:
             report["problem"] = f"{type(error).__name__}: {error}"
         print(json.dumps(report), flush=True)
     return 0
+
+
+def _in_turn(artifact: KernelArtifact) -> KernelArtifact:
+    """The kernel, whose launches begin when those in front of them have ended."""
+    cases = tuple(replace(case, kernel=_in_turn(case.kernel)) for case in artifact.cases)
+    return replace(artifact, waits=False, cases=cases, steps=tuple(_in_turn(step) for step in artifact.steps))
 
 
 def _functions(path: Path) -> Any:
