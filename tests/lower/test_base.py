@@ -106,6 +106,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "join-waves",
             "skip-nan",
             "nest-digits",
+            "collect-sums",
             "round-copies",
             "fuse-products",
             "walk-grid",

@@ -27,7 +27,7 @@ WITH_PRODUCERS = [
     (subject, number)
     for subject in ATTENTIONS
     for number, case in enumerate(subject.cases("sm_90"))
-    if case.spec.schedule and case.spec.schedule.waves.producers
+    if case.spec.schedule and case.spec.schedule.waves and case.spec.schedule.waves.producers
 ]
 HEADS = {64: 16, 128: 72, 256: 136}  # elements, by what a tile has room for
 

@@ -23,7 +23,7 @@ class GlobalMemory(Protocol):
     """Who knows where tensors lie."""
 
     def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
-        """A pointer to an element of a tensor, and its type."""
+        """A pointer to an element of a tensor, or of memory of a workgroup that lanes combine elements in, and its type."""
         ...
 
 

@@ -87,7 +87,8 @@ class CudaMemory(Emitter):
         return self.text.op(f"llvm.getelementptr {name}[{constant}] : ({pointer}) -> {pointer}, {element}")
 
     def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
-        return self.address(memory, offset), "!llvm.ptr<1>"
+        space = 3 if memory.space == "shared" else 1
+        return self.address(memory, offset), f"!llvm.ptr<{space}>"
 
     def emit_load(self, op: Op) -> None:
         """What another workgroup of the cluster has is read at the same place there."""

@@ -9,6 +9,7 @@ from wavespec.lower.base import Pass
 from wavespec.lower.carry_ranks import CarryRanks
 from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.choose_waves import ChooseWaves
+from wavespec.lower.collect_sums import CollectSums
 from wavespec.lower.count_in_floats import CountInFloats
 from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
@@ -142,6 +143,7 @@ PASSES: tuple[Pass, ...] = (
     KeepNarrow(),
     LoadAhead(),
     NestDigits(),
+    CollectSums(),
     PlaceBarriers(),
     FoldGrid(),
     WalkGrid(),

@@ -28,6 +28,7 @@ from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Index, Mma, Read,
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.packed_rows import packed
 from wavespec.schema.parted_loops import parted
+from wavespec.schema.products_before import product_that_can_be_made, with_product_before
 from wavespec.schema.renamed_dims import dims_along
 from wavespec.schema.sums_before import sums_that_can_be_made, with_sums_before
 
@@ -58,6 +59,10 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
         return parted(spec)
     if schedule is None or not schedule.materialize:
         return (spec,)
+    if product := product_that_can_be_made(spec, schedule.materialize):
+        _Asked(spec, schedule, product.name).check_dims(product.dims)
+        making, rows = with_product_before(spec, product)
+        return (*kernels_of(making), rows)
     for name, own in sums_that_can_be_made(spec, schedule.materialize).items():
         _Asked(spec, schedule, name).check_dims(own)
     sums, spec = with_sums_before(spec)

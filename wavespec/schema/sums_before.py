@@ -81,7 +81,10 @@ def with_sums_before(spec: KernelSpec) -> tuple[tuple[KernelSpec, ...], KernelSp
         kernel.was_written_at({(): Position(span)} if span else {})
         kernels.append(kernel)
         made[made_name(spec, name)] = tensor.model_copy(update={"role": "input"})
-        graph = _reading(spec, graph, one, own)
+        summing = one.loop.model_copy(update={"body": one.body})
+        read_name = free_name(spec, f"{one.loop.name}_{one.name}")
+        reading = Read(name=read_name, tensor=made_name(spec, one.name), dims=own)
+        graph = graph_reading(graph, summing, one.name, reading)
     read = {op.tensor for op in every(Read, graph)}
     kept = {name: one for name, one in spec.tensors.items() if one.role != "input" or name in read}
     left = {name: dims for name, dims in schedule.materialize.items() if name not in asked}
@@ -109,7 +112,7 @@ def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
     alone = loop.model_copy(update={"carry": {name: loop.carry[name]}})
     body = needed_for_carry(alone)
     used = {word for one in body for word in words_of(one)}
-    around = _in_front(spec, loop, {loop.carry[name], *used})
+    around = in_front(spec, loop, {loop.carry[name], *used})
     read = [one for one in body if isinstance(one, Read)]
     is_plain = all(isinstance(one, _OF_STEP) for one in body)
     tensors = [spec.tensors[one.tensor] for one in read]
@@ -121,7 +124,7 @@ def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
     return _Sum(name, loop, body, around) if all(isinstance(one, _IN_FRONT) for one in around) else None
 
 
-def _in_front(spec: KernelSpec, loop: Iterate, needed: set[str]) -> tuple[AnyOp, ...]:
+def in_front(spec: KernelSpec, loop: Iterate, needed: set[str]) -> tuple[AnyOp, ...]:
     """The ops in front of a loop that are needed in it."""
     kept = list[AnyOp]()
     for op in reversed(spec.graph[: spec.graph.index(loop)]):
@@ -149,20 +152,23 @@ def _making(spec: KernelSpec, one: _Sum, tensor: Tensor, own: tuple[str, ...]) -
     return plain_kernel(spec, one.name, {**tensors, made_name(spec, one.name): tensor}, graph, tiles)
 
 
-def _reading(spec: KernelSpec, graph: Sequence[AnyOp], one: _Sum, own: tuple[str, ...]) -> tuple[AnyOp, ...]:
-    """The graph without the sum in its loop, and with what was made in place of it behind that."""
-    at = next(at for at, op in enumerate(graph) if isinstance(op, Iterate) and op.name == one.loop.name)
+def graph_reading(graph: Sequence[AnyOp], summing: Iterate, carried: str, read: Read) -> tuple[AnyOp, ...]:
+    """The graph without what a loop carries under a name, and with what is read in place of it behind that.
+
+    Args:
+        summing: the loop with what makes that alone.
+    """
+    at = next(at for at, op in enumerate(graph) if isinstance(op, Iterate) and op.name == summing.name)
     loop = graph[at]
     assert isinstance(loop, Iterate)
-    carry = {name: first for name, first in loop.carry.items() if name != one.name}
-    body = tuple(op for op in loop.body if getattr(op, "name", "") != one.name)
-    body = _without_unused(body, {getattr(op, "name", "") for op in one.body}, {*carry})
+    carry = {name: first for name, first in loop.carry.items() if name != carried}
+    body = tuple(op for op in loop.body if getattr(op, "name", "") != carried)
+    body = _without_unused(body, {getattr(op, "name", "") for op in summing.body}, {*carry})
     rest = loop.model_copy(update={"carry": carry, "body": body})
     keeps = [rest] if carry or any(every(EffectOp, body)) else []
-    name = free_name(spec, f"{one.loop.name}_{one.name}")
-    pattern = re.compile(rf"(?<![\w.]){one.loop.name}\s*\.\s*{one.name}\b")
-    behind = [cast("AnyOp", _renamed(op, pattern, name)) for op in graph[at + 1 :]]
-    return (*graph[:at], *keeps, Read(name=name, tensor=made_name(spec, one.name), dims=own), *behind)
+    pattern = re.compile(rf"(?<![\w.]){loop.name}\s*\.\s*{carried}\b")
+    behind = [cast("AnyOp", _renamed(op, pattern, read.name)) for op in graph[at + 1 :]]
+    return (*graph[:at], *keeps, read, *behind)
 
 
 def _without_unused(body: tuple[AnyOp, ...], gone: set[str], kept: set[str]) -> tuple[AnyOp, ...]:

@@ -34,6 +34,9 @@ class SharedMemory:
     """How rows are kept off the same banks."""
     any_alignment: bool = False
     """Whether an access may start at any element; else at multiples of its own width."""
+    atomics: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Element types that one instruction combines with what this memory holds, by what an `atomic` calls the function;
+    nothing where that takes several."""
     private_rows: bool = False
     """Compiler choice: whether a wave stages the rows of an operand that are its own by itself, right before it reads
     them, so that they are in the nearest cache; for waves that do not run at the same time.  Else all waves stage a

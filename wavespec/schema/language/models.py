@@ -215,7 +215,8 @@ class Schedule(SpecModel):
     """Inputs, and values of the graph, that kernels of their own write to memory of the call before this one starts,
     each with its dims in this order: `{a_tile: [M, K]}`. For a case. An operand that a product scales is written times
     its scales, an input with another order of its dims is the same input laid out anew, and of a reduction that a loop
-    carries it is what the loop ends with."""
+    carries it is what the loop ends with. So it is of a product that a loop carries alone, which has the tiles and the
+    schedule then; each wave of the kernel that goes on from it has a row."""
     parts: Annotated[dict[DimName, Annotated[int, Field(ge=2, le=1024)]], Field(max_length=1)] = Field(
         default_factory=dict[DimName, int], exclude_if=lambda value: not value
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
 from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.joined_dims import joined_dims, summed_dims
 from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.expressions import Call, Expression, Name, Num
 from wavespec.schema.language.models import Dim, KernelSpec, Schedule
@@ -42,7 +43,9 @@ from wavespec.schema.plans.decoded import (
     reads_of,
 )
 from wavespec.schema.plans.roles import Kind, Roles
+from wavespec.schema.plans.values_of_rows import MOST_WORDS, counted_dims, row_words
 from wavespec.schema.plans.windows import Windows, windows_of
+from wavespec.schema.products_before import product_alone, product_that_can_be_made
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
 from wavespec.schema.sums_before import sums_beside, with_sums_before
@@ -75,7 +78,12 @@ def roles_of(spec: KernelSpec) -> Roles | None:
         return None
     fixed = {name: size for name, dim in spec.dims.items() if (size := _size(dim, constants)) is not None}
     roles = _Graph(spec, tuple(graph), types, loops, fixed, constants).roles()
-    return replace(roles, with_sums=_with_sums(spec, roles), along_steps=_along_steps(spec, roles))
+    return replace(
+        roles,
+        with_sums=_with_sums(spec, roles),
+        along_steps=_along_steps(spec, roles),
+        product_before=_product_before(spec, roles),
+    )
 
 
 def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
@@ -90,6 +98,19 @@ def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
     rest = roles_of(reading)
     rest = rest and replace(rest.decoded_once or rest, sums_before=sums, decoded_once=None, turned=())
     return rest and replace(rest, columns_once=rest.columns_once and replace(rest.columns_once, sums_before=sums))
+
+
+def _product_before(spec: KernelSpec, roles: Roles) -> Roles | None:
+    """Roles of the product alone of a kernel that joins its columns, where another one can go on from it row by row."""
+    if roles.kind != "products" or not roles.joined or roles.decoded or roles.decoded_once:
+        return None
+    tiled = with_tiled_loops(spec)
+    found = product_that_can_be_made(tiled, [name for op in every(Iterate, spec.graph) for name in op.carry])
+    if found is None or roles.row_words > MOST_WORDS:
+        return None
+    apart = {found.name: (*found.rows, *found.whole)}
+    rest = roles_of(product_alone(tiled, apart).model_copy(update={"constraints": (), "schedule": None}))
+    return rest and replace(rest, apart=apart, row_words=roles.row_words, with_sums=None, along_steps=None)
 
 
 def _along_steps(spec: KernelSpec, roles: Roles) -> Roles | None:
@@ -132,7 +153,7 @@ class _Graph:
 
     def roles(self) -> Roles:
         products = list(every(Mma, self.ops))
-        whole = tuple(dict.fromkeys(dim for dim in self._joined() if dim not in self.loops))
+        whole = tuple(dict.fromkeys(dim for dim in joined_dims(self.ops, self.types) if dim not in self.loops))
         results = [dim for dim in self._written() if dim not in {*self.loops, *whole}]
         if products:
             return self._of_products(products, results, whole)
@@ -203,6 +224,7 @@ class _Graph:
             sums=self._only_sums(),
             largest=max((self.fixed.get(op.k, 0) for op in every(Topk, self.ops)), default=0),
             loops=sum(1 for _ in every(Iterate, self.ops)),
+            counted=counted_dims(self.spec, self.ops),
             parted=bool(steps) and len(results) < _MOST_AXES and may_have_parts(with_tiled_loops(self.spec), steps),
             single=self._is_single() and all(map(self._joins_alone, every(Iterate, self.ops))),
             uniform=self._uniform(),
@@ -272,6 +294,7 @@ class _Graph:
             fixed=self.fixed,
             values=(*self._values(), *(self._ranks() if joined else ())),
         )
+        roles = replace(roles, row_words=row_words(self.spec, roles))
         once = self._decoded_once(roles, looped, reads)
         turned = self._turned(once, first, reads) if once is not None and roles.products == 1 else ()
         return replace(roles, decoded_once=once, turned=turned, columns_once=self._columns_once(roles, looped, reads))
@@ -358,21 +381,7 @@ class _Graph:
         return rows, [dim for dim in rhs if dim in acc and dim not in lhs]
 
     def _summed(self, op: Mma) -> set[str]:
-        return set(self.types[op.lhs].dims) & set(self.types[op.rhs].dims) - set(self.types[op.acc].dims)
-
-    def _joined(self) -> Iterator[str]:
-        """Dims that ops join elements along, or that they make."""
-        for op in walk(self.ops):
-            if isinstance(op, Reduce):
-                yield from op.along
-            elif isinstance(op, Scan | ArgReduce | Joined):
-                yield op.dim
-            elif isinstance(op, Topk):
-                yield from (op.dim, op.k)
-            elif isinstance(op, Take):
-                yield from op.at
-            elif isinstance(op, Mma):
-                yield from sorted(self._summed(op))
+        return summed_dims(op, self.types)
 
     def _is_ordered(self) -> bool:
         return any(isinstance(op, ArgReduce | Random | _IN_ORDER) for op in walk(self.ops))

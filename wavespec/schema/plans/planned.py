@@ -32,6 +32,7 @@ from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.find_roles import roles_of, with_tiled_loops
 from wavespec.schema.plans.roles import Roles
 from wavespec.schema.plans.tiles import Tiles, has_producers, tiles_of
+from wavespec.schema.products_before import product_alone
 from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
 from wavespec.schema.whole_accesses import whole_accesses
@@ -124,9 +125,12 @@ class _Plan:
 
     def _candidates(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[_Plan, _Entry]]:
         """Entries of the table, each with the roles it is for: first those of products that decode columns
-        in registers, then of the sizes for which operands are decoded once, if there are some; those for which sums are
-        made before come before all others."""
+        in registers, then of the sizes for which operands are decoded once, if there are some; those for which sums, or
+        the product itself, are made before come before all others."""
         roles, entries = self.roles, (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
+        if (before := roles.product_before) and with_cases and "product_before" in table:
+            own = [one for one in entries if before.may_start_anywhere or "aligned" in one]
+            yield from ((_Plan(self.spec, before), entry) for entry in own)
         if roles.with_sums and with_cases and "sums_before" in table:
             yield from self._of_columns_once(roles.with_sums, table)
             yield from ((_Plan(self.spec, roles.with_sums), entry) for entry in entries)
@@ -225,6 +229,8 @@ class _Plan:
 
     def _laid_out(self) -> KernelSpec:
         """The spec as its product sees it."""
+        if self.roles.apart:
+            return product_alone(with_tiled_loops(self.spec), self.roles.apart)
         return laid_out_anew(self.spec, self.roles.laid_out) if self.roles.laid_out else self.spec
 
     def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
@@ -235,6 +241,8 @@ class _Plan:
             *(table.get("columns_once", ()) if self.roles.across and self.roles.written and not is_once else ()),
             *(table["sums_before"] if self.roles.sums_before else ()),
             *(table["along_steps"] if self.roles.laid_out else ()),
+            *(table["product_before"] if self.roles.apart else ()),
+            *(table["product_before_narrow"] if self.roles.apart and self.roles.has_narrow_rows else ()),
             *entry.get("when", ()),
         )
         texts = [one for text in written for one in self._of_each_window(text)]
@@ -256,7 +264,7 @@ class _Plan:
             "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),
             "tensors": {name: {"space": space} for name, space in self._spaces(entry).items()},
         }
-        made = {**self.roles.sums_before, **self.roles.written, **self.roles.laid_out}
+        made = {**self.roles.sums_before, **self.roles.written, **self.roles.laid_out, **self.roles.apart}
         schedule = {**(tiles.schedule or {}), **({"materialize": made} if made else {})}
         return {**found, "schedule": schedule} if schedule else found
 
@@ -328,6 +336,8 @@ class _Plan:
             "sums": str(int(roles.sums)),
             "loops": str(roles.loops),
             "largest": str(roles.largest),
+            "counted": str(int(bool(roles.counted))),
+            "bins": " * ".join(roles.counted) or "0",
             "moved": str(len(roles.moved)),
             "channels": str(int(roles.columns not in roles.moved)),
             "taps": str(prod(roles.fixed.get(dim, 0) for dim in roles.steps)),
@@ -344,6 +354,8 @@ class _Plan:
             "once": str(roles.decoded_once.bits if roles.decoded_once else 0),
             "behind": str(int(roles.behind)),
             "joined": str(int(roles.joined)),
+            "row_words": str(roles.row_words if roles.joined or roles.apart else 0),
+            "alone": str(int(bool(roles.apart))),
             "named": str(int(self._names_instruction())),
             "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
         }

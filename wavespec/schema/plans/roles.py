@@ -8,6 +8,8 @@ from typing import Literal
 
 Kind = Literal["products", "attention", "rows", "pairs", "ordered", "columns", "windows", "elements", "transposed"]
 
+_NARROW_BITS, _NARROW_WORDS, _WIDE_WORDS = 16, 128, 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Roles:
@@ -49,6 +51,8 @@ class Roles:
     """How many largest elements are looked for, at most."""
     loops: int = 0
     """How many loops there are, each of which reads what it is over."""
+    counted: tuple[str, ...] = ()
+    """Dims of the one tensor of integers that elements are combined with at computed places, if there is one."""
     pairs: Roles | None = None
     """The same with tiles of two sides, where what is read is of one of them and meets all of the other."""
     parted: bool = False
@@ -58,6 +62,8 @@ class Roles:
     joined: bool = False
     """Whether ops join the elements of a product along its columns, of which a workgroup has all; those of results are
     another dim, if there is one."""
+    row_words: int = 0
+    """Words of 32 bits of the largest value that is made of a row of a product then, by the most that its dims have."""
     behind: bool = False
     """Whether products behind the loop take what it has summed."""
     beside: bool = False
@@ -91,6 +97,10 @@ class Roles:
     """The same where kernels of their own make the sums of one side first, which their loops carry."""
     sums_before: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """These sums, each with its dims in their order."""
+    product_before: Roles | None = None
+    """Of the product alone, where its columns are joined and another kernel can go on from it row by row."""
+    apart: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """That product, with its dims in order."""
     along_steps: Roles | None = None
     """The same where kernels of their own lay operands out along the steps first."""
     laid_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -110,6 +120,17 @@ class Roles:
     """How many operands of a product are decoded."""
     block: int = 0
     """Along steps, elements that have one scale, by which products multiply what is written; 0 where they do not."""
+
+    @property
+    def has_narrow_rows(self) -> bool:
+        """Whether a product of 16 bits or less makes few words of each row."""
+        return self.bits <= _NARROW_BITS and self.row_words <= _NARROW_WORDS
+
+    @property
+    def may_start_anywhere(self) -> bool:
+        """Whether a product that is made alone may have rows that start anywhere: of 16 bits, lanes would copy them one
+        by one."""
+        return self.bits > _NARROW_BITS or self.row_words >= _WIDE_WORDS
 
     def dim_of(self, role: str) -> str:
         """The dim of results that has a role, or none."""

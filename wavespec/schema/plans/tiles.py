@@ -21,6 +21,8 @@ _LEAST_STEP_BITS = 256
 """Along the steps of products: of the elements that a matrix instruction multiplies at a time."""
 _WIDE = 64
 _LANES = "lanes"
+_LEAST_OF_LANES = 4
+"""Along the steps of products of lanes whose columns are joined."""
 _LANE_WORDS = 256
 """Of the registers of a lane: as many are more than it has."""
 _WORD = 32
@@ -185,7 +187,11 @@ class _Fitted:
             longest = max(sides, key=lambda dim: found[dim])
             found[longest] = -(-found[longest] // 2)
         if self.entry.get("mma") == _LANES:  # operands are in registers, those of columns in each wave of rows
-            while self._staged(found) * 8 // _WORD > self.limits["words"] // 2 and found[roles.steps[0]] > _LEAST_TILE:
+            width = max(roles.bits, _WORD)  # as lanes multiply them
+            while (
+                self._staged(found) * 8 // roles.bits * width // _WORD > self.limits["words"] // 2
+                and found[roles.steps[0]] > _LEAST_OF_LANES
+            ):
                 found[roles.steps[0]] //= 2
         return found
 
@@ -276,11 +282,17 @@ class _Fitted:
         """Bytes of one stage of all operands."""
         return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in self.roles.staged)
 
+    def _staged_once(self, tiles: Mapping[str, int]) -> int:
+        """Bytes of operands that no step has a part of, which wait in one buffer."""
+        operands = [(dims, bits) for dims, bits in self.roles.staged if {*self.roles.steps}.isdisjoint(dims)]
+        return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in operands)
+
     def schedule(self, tiles: Mapping[str, int]) -> Mapping[str, Any] | None:
         """That of the entry, with as many stages as there is room for."""
         schedule: dict[str, Any] = dict(self.entry.get("schedule", {}))
         if "stages" in schedule:
-            room = self._shared_bytes() // max(self._staged(tiles), 1)
+            once = self._staged_once(tiles)
+            room = (self._shared_bytes() - once) // max(self._staged(tiles) - once, 1)
             schedule["stages"] = max(1, min(schedule["stages"], room)) if self._are_shared_out(tiles) else 1
         if "parts" in schedule:
             schedule["parts"] = {
