@@ -38,7 +38,7 @@ def use_cuda(function: Function) -> None:
     lanes = CudaLanes(function, memory.matrices)
     function.use(memory, CudaFrame(function, roles), Atomics(function, memory, 'syncscope("device") monotonic'))
     shuffles = Shuffles(function, lanes.word_of_lane, lanes.word_from_lane)
-    function.use(lanes, shuffles, Loops(function, lanes, attribute=AS_SCHEDULED))
+    function.use(lanes, shuffles, Loops(function, lanes, attribute=AS_SCHEDULED, same_in_wave=lanes.same_in_wave))
     function.use(CudaProducts(function, lanes), Barriers(function), LeftToTheCompiler(function))
     if not any(op.is_(MMA, MMA_ASYNC) for op in function.kernel.walk()):  # sums of products leave no room for two forms
         divisors = SharedDivisors(function, lanes)
