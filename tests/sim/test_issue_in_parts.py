@@ -57,7 +57,7 @@ def test_sums_that_are_not_awaited_are_found() -> None:
 def test_parts_of_products_that_are_issued_alone_are_refused() -> None:
     error = refusal(hopper_gemm(schedule=IN_PARTS).text)
     (diagnostic,) = error.diagnostics
-    assert error.code == "parts-not-possible" and diagnostic.span
+    assert error.code == "product-in-one-part" and diagnostic.span
 
 
 def test_parts_without_a_wave_that_copies_are_refused() -> None:

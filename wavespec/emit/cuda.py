@@ -16,6 +16,7 @@ from wavespec.emit.registers import Part
 from wavespec.emit.scheduling import LeftToTheCompiler
 from wavespec.emit.shared_divisor import SharedDivisors
 from wavespec.emit.store_runs import StoreRuns
+from wavespec.emit.traded_stores import TradedStores
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread_ops import ELEMENTWISE, MMA, MMA_ASYNC, ROLE, STORE
 
@@ -47,6 +48,8 @@ def use_cuda(function: Function) -> None:
     if roles:
         function.use(BulkCopies(function, memory), roles, AsyncProducts(function, lanes, memory))
         function.together(roles.run, ROLE)
+    traded = TradedStores(function, lanes.word_of_lane, memory.address_of)
+    function.together(traded.run, STORE)
     function.together(StoreRuns(function, memory.forms).run, STORE)
 
 

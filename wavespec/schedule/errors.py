@@ -14,7 +14,7 @@ class StagesNotPossible(WavespecError, code="stages-not-possible"):
         super().__init__(where, f"{stages} stages need copies that run on while others compute: {why}.", hints=[hint])
 
 
-class PartsNotPossible(WavespecError, code="parts-not-possible"):
+class ProductInOnePart(WavespecError, code="product-in-one-part"):
     def __init__(self, where: Where) -> None:
         super().__init__(
             where,
