@@ -40,7 +40,7 @@ SPILLS = {
     "attention_biased_mask": {0: 20, 1: 8, 2: 92, 6: 12, 8: 8, 9: 76, 12: 176, 13: 68, 15: 140, 16: 40},
     "attention_extend": {0: 56, 1: 32},
     "attention_masked_causal": {3: 120},
-    "attention_masked_window": {2: 172, 3: 176},
+    "attention_masked_window": {3: 176},
     "attention_paged": {7: 32},
     "attention_ragged_causal": {0: 44},
     "conv2d_grouped_f32": {3: 176},

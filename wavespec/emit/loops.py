@@ -66,24 +66,34 @@ class Loops(Emitter):
         What a counter is known to be at most fits in fewer bits than what its ends are computed of: these are brought
         between the least number and a step beyond the largest one, which changes no step.
         """
-        indices, bits, counter = self.indices, self.counter_bits(op), self.function.kernel.symbol(op["induction"])
-        lower, upper, step = op["lower"], op["upper"], op["step"]
-        if bits > self.function.index_bits and counter.low is not None and counter.high is not None and step.is_const:
-            least, most = const(counter.low), const(counter.high + step.value)
-            if least.value >= -(2**31) and most.value + step.value < 2**31:
-                bits = self.function.index_bits
-                lower, upper = (minimum(maximum(end, least), most) for end in (lower, upper))
-        if bits == 32 and self._ends_are_wide and _multiplies(op):
-            return bits, self._of_wave(lower), self._of_wave(upper), indices.integer(step, bits)
-        return bits, indices.integer(lower, bits), indices.integer(upper, bits), indices.integer(step, bits)
+        bits, lower, upper, step = self.counter_bits(op), op["lower"], op["upper"], op["step"]
+        if self._ends_are_wide:
+            counter = self.function.kernel.symbol(op["induction"])
+            if bits == 64 and counter.low is not None and counter.high is not None and step.is_const:
+                least, most = const(counter.low), const(counter.high + step.value)
+                if least.value >= -(2**31) and most.value + step.value < 2**31:
+                    bits = self.function.index_bits
+                    lower, upper = (minimum(maximum(end, least), most) for end in (lower, upper))
+            if bits == 32 and _multiplies(op):
+                return bits, self._of_wave(lower), self._of_wave(upper), self.indices.integer(step, bits)
+        begin, end, by = (self.indices.integer(one, bits) for one in (lower, upper, step))
+        return bits, begin, end, by
 
     @cached_property
     def _ends_are_wide(self) -> bool:
         """Whether ends of some loop of products are computed in 64 bits, where waves have registers for all of their
         lanes: the assembler leaves to each lane what depends on such a comparison, with it the buffers and descriptors
-        that this loop and those behind it count."""
-        loops = (op for op in self.function.kernel.walk() if op.is_(FOR) and _multiplies(op))
-        return self.same_in_wave is not None and any(self.counter_bits(op) == 64 for op in loops)
+        that this loop and those behind it count.
+
+        Of workgroups that stay, one on a processor: where several are, one multiplies while another computes its ends,
+        and to join these took more than it saved.
+        """
+        kernel, plan = self.function.kernel, self.function.kernel.distribution
+        alone = plan.persistent and self.function.machine.workgroups_together(plan.workers) == 1
+        if self.same_in_wave is None or not alone:
+            return False
+        loops = (op for op in kernel.walk() if op.is_(FOR) and _multiplies(op))
+        return any(self.counter_bits(op) == 64 for op in loops)
 
     def _of_wave(self, expr: Expr) -> str:
         same = self.same_in_wave

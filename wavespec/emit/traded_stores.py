@@ -9,7 +9,7 @@ from wavespec.emit.function import Function
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import CAST, ROLE, SLICE, STORE
+from wavespec.ir.thread_ops import ROLE, STORE
 
 _LANES = 4
 """That have a row of a tile of sums side by side."""
@@ -40,14 +40,12 @@ class TradedStores:
         self.has_roles = any(op.is_(ROLE) for op in function.kernel.body)
 
     def run(self, ops: Sequence[Op], start: int) -> int:
-        """Write the stores that follow each other from a place on, if all of them can be traded; what is moved between
-        them, before them."""
-        stop = next((at for at in range(start, len(ops)) if not ops[at].is_(STORE, SLICE, CAST)), len(ops))
-        stores = [op for op in ops[start:stop] if op.is_(STORE)]
+        """Write the stores that follow each other from a place on, if all of them can be traded."""
+        stop = next((at for at in range(start, len(ops)) if not ops[at].is_(STORE)), len(ops))
+        stores = ops[start:stop]
         groups = list(self._groups(stores)) if self.has_roles else []
         if not groups or sum(len(group.stores) for group in groups) < len(stores):
             return start
-        self.function.block([op for op in ops[start:stop] if not op.is_(STORE)])
         odd, upper = (self._has_bit(bit) for bit in (1, 2))
         for group in groups:
             self.text.span = group.stores[0].span
@@ -71,26 +69,20 @@ class TradedStores:
     def _traded(self, stores: tuple[Op, ...], elements: int) -> _Traded | None:
         """Where lanes of a quad are as far apart as the words are now, and rows end between what four of them have."""
         first, width = stores[0], elements * _LANES
-        if first["valid"] is not None or any(first.get(key) for key in ("cache", "apart")):
+        if first["valid"] is not None or any(first.get(key) for key in ("cache", "apart", "mapped")):
             return None
         if self.function.memory_of(first).space != "global":
             return None
         offset, mask = self._moved(first["offset"], elements), list[tuple[Expr, Expr]]()
-        if any(len(op["mask"]) != len(first["mask"]) for op in stores):
-            return None
         for place, (left, right) in enumerate(first["mask"]):
-            pairs = [op["mask"][place] for op in stores]
-            if all(pair == (left, right) for pair in pairs) and self._moved(left, elements) is None:
-                mask.append((left, right))
-                continue
             moved = self._moved(left, elements)
-            if moved is None:  # the place of what four lanes have together
-                moved = left + self.lane % _LANES * width
-            apart = [(left + width * number, right) for number in range(_LANES)]
-            if pairs != apart or moved.divisor % width or right.divisor % width:
+            by = 0 if moved is None else width
+            if any(op["mask"][place] != (left + by * number, right) for number, op in enumerate(stores)):
                 return None
-            mask.append((moved, right))
-        if offset is None or offset.divisor % width:
+            if moved is not None and (moved.divisor % width or right.divisor % width):
+                return None
+            mask.append((left if moved is None else moved, right))
+        if offset is None or offset.divisor % width or any(len(op["mask"]) != len(mask) for op in stores):
             return None
         return _Traded(stores, offset, tuple(mask))
 
