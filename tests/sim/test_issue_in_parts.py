@@ -41,7 +41,9 @@ def test_a_quarter_of_the_product_is_issued_beside_the_scores_and_the_rest_behin
     steps = [op for op in lowered(BIASED, IN_PARTS).walk() if op.name == "for" and "v" in outline(op)]
     scores, rest = ["k"] * 4 + ["commit", "v", "commit", "wait 1"], ["v"] * 3 + ["commit", "wait 0"]
     *others, last = map(outline, steps)
-    assert others and all(one == scores + rest for one in others), "the last product is in one part, with no step behind"
+    assert others and all(one == scores + rest for one in others), (
+        "the last product is in one part, with no step behind"
+    )
     assert last == ["v"] * 4 + ["commit", "wait 0"]
 
 
