@@ -41,7 +41,7 @@ SPILLS = {
     "attention_extend": {0: 56, 1: 32},
     "attention_f32": {3: 388, 4: 44},
     "attention_masked_causal": {3: 120},
-    "attention_masked_window": {2: 172, 3: 176},
+    "attention_masked_window": {3: 176},
     "attention_paged": {7: 32},
     "attention_ragged_causal": {0: 44},
     "conv2d_grouped_f32": {3: 176},

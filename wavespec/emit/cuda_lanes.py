@@ -261,6 +261,11 @@ class CudaLanes(LaneOperations):
         everyone, place, clamp = (self.text.constant(value, "i32") for value in (-1, lane, kept))
         return self.text.op(f"nvvm.shfl.sync idx {everyone}, {word}, {place}, {clamp} : i32 -> i32")
 
+    def same_in_wave(self, name: str, depth: int) -> str:
+        """An ``i32`` that all lanes of a warp have, in a uniform register: what the instruction joins them to is one."""
+        everyone = self.text.constant(-1, "i32")
+        return self.text.op(f"nvvm.redux.sync and {name}, {everyone} : i32 -> i32", depth)
+
     def words(self, value: Value, word: str) -> list[str]:
         """32-bit registers of an operand, as the instruction takes them."""
         dtype = value.vector.dtype

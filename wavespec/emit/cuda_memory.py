@@ -123,6 +123,10 @@ class CudaMemory(Emitter):
         attributes = f"alignment = {align} : i64, ordering = 0 : i64"
         return self.text.op(f'"llvm.load"({pointer}) <{{{attributes}}}> : (!llvm.ptr<{space}>) -> {type_}')
 
+    def address_of(self, op: Op, offset: Expr) -> str:
+        """The pointer to an element of the memory that an operation is about."""
+        return self.address(self.function.memory_of(op), offset)
+
     def emit_store(self, op: Op) -> None:
         memory, (value,) = self.function.memory_of(op), op.operands
         with self.function.when(op["mask"]):

@@ -4,12 +4,14 @@ carries in the parts that the machine computes with."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.registers import Part, Parts, vector_type
-from wavespec.ir.expr import const
+from wavespec.ir.expr import Expr, const, maximum, minimum
 from wavespec.ir.kernel import Op, Value
+from wavespec.ir.thread_ops import FOR, MMA_ASYNC
 
 Sizes = list[list[int]]
 """Elements in each part of each carried value."""
@@ -24,6 +26,8 @@ class Loops(Emitter):
     Args:
         attribute: of loops that count.
         end_body: writes what the machine wants at the end of the body of such a loop.
+        same_in_wave: has a number that all lanes of a wave have, which all of them compute at a depth, in the registers
+            that they have together, where there are such.
     """
 
     def __init__(
@@ -33,9 +37,10 @@ class Loops(Emitter):
         *,
         attribute: str = "",
         end_body: Callable[[Op], None] = lambda op: None,
+        same_in_wave: Callable[[str, int], str] | None = None,
     ) -> None:
         super().__init__(function)
-        self.lanes, self.attribute, self.end_body = lanes, attribute, end_body
+        self.lanes, self.attribute, self.end_body, self.same_in_wave = lanes, attribute, end_body, same_in_wave
 
     def emit_if(self, op: Op) -> None:
         with self.function.when(op["mask"]):
@@ -55,9 +60,49 @@ class Loops(Emitter):
         beyond = (op["upper"] + op["step"]).high
         return self.function.index_bits if beyond is None or beyond < 2**31 else 64
 
+    def _bounds(self, op: Op) -> tuple[int, str, str, str]:
+        """Bits of the counter, where it begins, where it ends, and its step.
+
+        What a counter is known to be at most fits in fewer bits than what its ends are computed of: these are brought
+        between the least number and a step beyond the largest one, which changes no step.
+        """
+        bits, lower, upper, step = self.counter_bits(op), op["lower"], op["upper"], op["step"]
+        if self._ends_are_wide:
+            counter = self.function.kernel.symbol(op["induction"])
+            if bits == 64 and counter.low is not None and counter.high is not None and step.is_const:
+                least, most = const(counter.low), const(counter.high + step.value)
+                if least.value >= -(2**31) and most.value + step.value < 2**31:
+                    bits = self.function.index_bits
+                    lower, upper = (minimum(maximum(end, least), most) for end in (lower, upper))
+            if bits == 32 and _multiplies(op):
+                return bits, self._of_wave(lower), self._of_wave(upper), self.indices.integer(step, bits)
+        begin, end, by = (self.indices.integer(one, bits) for one in (lower, upper, step))
+        return bits, begin, end, by
+
+    @cached_property
+    def _ends_are_wide(self) -> bool:
+        """Whether ends of some loop of products are computed in 64 bits, where waves have registers for all of their
+        lanes: the assembler leaves to each lane what depends on such a comparison, with it the buffers and descriptors
+        that this loop and those behind it count.
+
+        Of workgroups that stay, one on a processor: where several are, one multiplies while another computes its ends,
+        and to join these took more than it saved.
+        """
+        kernel, plan = self.function.kernel, self.function.kernel.distribution
+        alone = plan.persistent and self.function.machine.workgroups_together(plan.workers) == 1
+        if self.same_in_wave is None or not alone:
+            return False
+        loops = (op for op in kernel.walk() if op.is_(FOR) and _multiplies(op))
+        return any(self.counter_bits(op) == 64 for op in loops)
+
+    def _of_wave(self, expr: Expr) -> str:
+        same = self.same_in_wave
+        assert same is not None
+        return self.indices.once("of wave", expr, lambda depth: same(self.indices.integer(expr, 32), depth))
+
     def _counting(self, op: Op) -> None:
-        text, indices, bits = self.text, self.indices, self.counter_bits(op)
-        lower, upper, step = (indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
+        text, indices = self.text, self.indices
+        bits, lower, upper, step = self._bounds(op)
         sizes = self._sizes(op)
         first, types = _names(self._parts(op.operands, sizes)), _types(op, sizes)
         induction = text.name()
@@ -168,3 +213,8 @@ def _types(op: Op, sizes: Sizes) -> list[str]:
 
 def _names(values: Iterable[Parts]) -> list[str]:
     return [part.name for parts in values for part in parts]
+
+
+def _multiplies(op: Op) -> bool:
+    """Whether a step of a loop has products that all lanes of a wave make together."""
+    return any(one.is_(MMA_ASYNC) for one in op.body.ops)

@@ -162,14 +162,15 @@ class LoopSchedule:
     where_key: Callable[..., Where] = field(default=_nowhere, compare=False)
 
 
-WaveOrder = Literal["together", "in_turn", "ping_pong"]
+WaveOrder = Literal["together", "in_parts", "in_turn", "ping_pong"]
 
 
 @node
 class WaveRoles:
     """What waves do beside computing their part: ``producers`` more of them only copy.
 
-    ``together``: all other waves work on one tile; ``in_turn``: they do, and issue their products one behind the other;
+    ``together``: all other waves work on one tile; ``in_parts``: they do, and issue most of a step's last product
+    between the arithmetic of the next; ``in_turn``: they do, and issue their products one behind the other;
     ``ping_pong``: they take turns, a tile each.  ``registers``: of a lane of a producer and of the others, 0 = as
     compiled.  ``buffers``: copies of the tiles of tensors that lanes read beside products; ``where_buffers``: the place
     of one in the spec.

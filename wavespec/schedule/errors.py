@@ -14,6 +14,15 @@ class StagesNotPossible(WavespecError, code="stages-not-possible"):
         super().__init__(where, f"{stages} stages need copies that run on while others compute: {why}.", hints=[hint])
 
 
+class ProductInOnePart(WavespecError, code="product-in-one-part"):
+    def __init__(self, where: Where) -> None:
+        super().__init__(
+            where,
+            "No step has a last product that could be issued in parts, between the arithmetic of the next step.",
+            hints=["Leave 'order' out."],
+        )
+
+
 class ScheduleTakesRegisters(WavespecError, code="schedule-takes-registers"):
     """``overlap``: whether the spec has steps of the loop overlap, which takes some."""
 

@@ -10,7 +10,17 @@ from dataclasses import dataclass, replace
 from wavespec.ir.expr import Expr, const, less, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.rewriting import copied, substituted
-from wavespec.ir.thread_ops import IF, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, MOVES, SIGNAL_ARRIVE, SIGNAL_WAIT
+from wavespec.ir.thread_ops import (
+    FOR,
+    IF,
+    MMA_ASYNC,
+    MMA_COMMIT,
+    MMA_FENCE,
+    MMA_WAIT,
+    MOVES,
+    SIGNAL_ARRIVE,
+    SIGNAL_WAIT,
+)
 from wavespec.schedule.buffer_ring import trips
 
 _SPARE = 2 / 3
@@ -74,13 +84,13 @@ def _overlapped(kernel: Kernel, parts: Sequence[tuple[Op, ...]], fresh: Callable
         behind.append(whole["lower"] + step - minimum(before[-1], 1) * step)
         before.append(before[-1] + trips(whole))
     starts, writing = parts[0][0].operands, iter(known)
-    writers = [
-        [
-            _Loops(next(writing), replace(loop, operands=starts), kernel.symbol(loop["induction"]), fresh)
-            for loop in part
-        ]
-        for part in parts
-    ]
+    in_parts = kernel.distribution.roles.order == "in_parts"
+
+    def written(loop: Op) -> _Loops:
+        at = kernel.symbol(loop["induction"])
+        return _Loops(next(writing), replace(loop, operands=starts), at, fresh, in_parts=in_parts)
+
+    writers = [[written(loop) for loop in part] for part in parts]
     found = [*writers[0][0].starts()]
     carried = writers[0][0].carried(found)
     for row, bound in zip(writers, behind, strict=True):
@@ -121,6 +131,13 @@ def _keeps_all(kernel: Kernel, step: _Step) -> bool:
         for ops in (step.issue, step.product)
     )
     return any(kernel.memory(name).buffers == 2 for name in first & last)
+
+
+def issues_in_parts(op: Op) -> bool:
+    """Whether a step of a loop issues products of a group behind a wait that leaves a part of that in flight."""
+    ops = op.body.ops if op.is_(FOR) else ()
+    waits = [number for number, one in enumerate(ops) if one.is_(MMA_WAIT) and one["pending"]]
+    return bool(waits) and any(one.is_(MMA_ASYNC) for one in ops[waits[0] :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +292,8 @@ def _users(ops: Sequence[Op], names: set[str], with_: Sequence[Op]) -> list[Op]:
 class _Loops:
     """Writes the three loops; values of a step are ``names``, what they are called where they are made."""
 
-    def __init__(self, step: _Step, loop: Op, at: Expr, fresh: Callable[[str], str]) -> None:
-        self.step, self.loop, self.at, self.fresh = step, loop, at, fresh
+    def __init__(self, step: _Step, loop: Op, at: Expr, fresh: Callable[[str], str], *, in_parts: bool = False) -> None:
+        self.step, self.loop, self.at, self.fresh, self.in_parts = step, loop, at, fresh, in_parts
         sums = _names(step.wait.results)
         carried = list(zip(loop.operands, loop.body.arguments, loop.body.yields, loop.results, strict=True))
         self.own = [one for one in carried if one[2].name not in sums]
@@ -314,8 +331,11 @@ class _Loops:
         arguments = self._new((argument for _, argument, _, _ in self.own), names)
         handed = self._new(step.handed, before)
         issue = self._copied(step.issue, names)
-        product = (*self._copied(step.product, before, late=True), *self._copied(step.give, names))
+        product = self._copied(step.product, before, late=True)
         middle = _awaiting_one_more(self._copied(step.middle, names))
+        if self.in_parts:
+            product, middle = _in_parts(product, middle)
+        product += self._copied(step.give, names)
         tied = tuple(names[value.name] for value in step.guarded)
         sums = tuple(before[value.name] for value in step.wait.operands)
         results = (*self._new(step.wait.results, before), *self._new(step.guarded, names))
@@ -365,3 +385,20 @@ def _awaiting_one_more(ops: Iterable[Op]) -> tuple[Op, ...]:
         behind = behind and not op.is_(MMA_COMMIT)
         found.append(op.with_(pending=op["pending"] + 1) if op.is_(MMA_WAIT) and behind else op)
     return tuple(found)
+
+
+def _in_parts(product: tuple[Op, ...], middle: tuple[Op, ...]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """The product of the step before, cut short, and what follows the scores of a step with the rest of it in between.
+
+    A quarter is issued at once, and runs while the scores are awaited.  The rest is issued behind these and behind what
+    gives their buffer back; the assembler spreads it over the arithmetic, in which the matrix unit would else have
+    nothing of this wave.
+    """
+    places = [number for number, op in enumerate(product) if op.is_(MMA_ASYNC)]
+    waits = [number for number, op in enumerate(middle) if op.is_(MMA_WAIT)]
+    if len(places) < 4 or not waits:
+        return product, middle
+    cut, commit = places[len(places) // 4], product[-1]
+    behind = waits[0] + 1
+    behind += behind < len(middle) and _is_release(middle[behind])
+    return (*product[:cut], commit), (*middle[:behind], *product[cut:], *middle[behind:])

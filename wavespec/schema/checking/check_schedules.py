@@ -12,6 +12,7 @@ from wavespec.schema.ops import Mma, every
 from wavespec.schema.resolve import UndefinedName, spec_with_override
 
 _BAND_AXES = {0, 1}
+_BESIDE_PRODUCERS = {"in_parts": "in parts", "in_turn": "in turn"}
 _Found = tuple[tuple[str, ...], str, str]
 """The path of a setting in its schedule, why it is useless, and a hint."""
 
@@ -95,8 +96,8 @@ def _of_producers(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator
     if schedule.waves is not None and schedule.waves.buffers and not schedule.waves.producers:
         why = "they are filled by a wave that only copies, and there is none"
         yield ("waves", "buffers"), why, "Add 'producers: 1', or leave it out."
-    if schedule.waves is not None and schedule.waves.order == "in_turn" and not schedule.waves.producers:
-        why = "waves issue products in turn beside one that only copies"
+    if schedule.waves is not None and schedule.waves.order in _BESIDE_PRODUCERS and not schedule.waves.producers:
+        why = f"waves issue products {_BESIDE_PRODUCERS[schedule.waves.order]} beside one that only copies"
         yield ("waves", "order"), why, "Add 'producers: 1', or leave it out."
 
 

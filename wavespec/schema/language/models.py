@@ -132,9 +132,10 @@ class WaveSchedule(SpecModel):
 
     producers: Annotated[int, Field(ge=0, le=1)] = 0
     """Waves that only copy, beside those that compute. 0: every wave does both."""
-    order: Literal["together", "in_turn", "ping_pong"] = "together"
-    """`together`: the waves that compute share one tile. `in_turn`: they do, and in each step of a loop issue their
-    products one behind the other, beside `producers`. `ping_pong`: they take turns at multiplying."""
+    order: Literal["together", "in_parts", "in_turn", "ping_pong"] = "together"
+    """`together`: the waves that compute share one tile. `in_parts`: they do, and issue most of the last product of a
+    step between the arithmetic of the next one, beside `producers`. `in_turn`: they share a tile, and in each step of a
+    loop issue their products one behind the other, beside `producers`. `ping_pong`: they take turns at multiplying."""
     registers: WaveRegisters | None = None
     """How the registers are shared between producers and the others; absent: evenly."""
     buffers: Annotated[dict[Name, Annotated[int, Field(ge=1, le=32)]], Field(max_length=16)] = Field(
