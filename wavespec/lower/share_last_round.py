@@ -53,7 +53,8 @@ class ShareLastRound(Pass):
         is_last, taken = symbol(fresh("is_last"), 0, 1), symbol(fresh("taken_by_last"), 0, 1)
         elements = math.prod(sums.tile.extents)
         inside, ends = _apart_from_ends(kernel.body[at + 1 :])
-        last = LastRound(product(kernel.grid), machine.processors, plan.last_round)
+        workers = machine.processors * (plan.resident if plan.persistent else 1)  # tiles of a round
+        last = LastRound(product(kernel.grid), workers, plan.last_round)
         handed = Memory(
             f"{sums.name}.handed",
             sums.tile.dtype,
@@ -62,7 +63,7 @@ class ShareLastRound(Pass):
             "handed",
             span=loop.span,
         )
-        arrived = Memory(f"{sums.name}.arrived", DTYPES["i32"], ("tile",), (const(machine.processors),), "counter")
+        arrived = Memory(f"{sums.name}.arrived", DTYPES["i32"], ("tile",), (const(workers),), "counter")
         joined = {
             "memory": handed.name,
             "counter": arrived.name,
