@@ -15,7 +15,7 @@ from wavespec.schema.cases import TargetCase
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_ROWS, _ROWS_OF_ODD_SCALES = (9, 9, 30, 20, 30, 40, 40, 40, *[70] * 12, 130), (9, 40, 70, 70, 130)
+_ROWS, _ROWS_OF_ODD_SCALES = (9, 9, 30, 20, 30, 40, 40, *[70] * 12, 130), (9, 40, 70, 70, 130)
 _MX = (
     *({"M": rows, "N": 72, "K": 1024} for rows in _ROWS),
     *({"M": rows, "N": 80, "K": 288} for rows in _ROWS_OF_ODD_SCALES),
