@@ -21,7 +21,7 @@ _MX = (
     *({"M": rows, "N": 80, "K": 288} for rows in _ROWS_OF_ODD_SCALES),
     {"M": 70, "N": 72, "K": 96},
 )
-_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 30, 40, 50, 50, 50, 70, 70, 70, 130))
+_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 30, 40, 50, 50, 70, 70, 70, 130))
 _IMAGES = {"N": 2, "H": 6, "W": 10, "R": 3, "S": 3}
 _ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}
 _POINTS = {"R": 1, "S": 1}
