@@ -37,6 +37,7 @@ class ShareLastRound(Pass):
             `PersistWorkgroups` where they stay.  Behind the loop ``shared_sum`` adds up what they have, in memory of
             the launch, in the one that is there last; what follows is in a branch that this one alone takes, but for
             what says where tiles end.
+    A plan of the compiler that asks for what is not possible is left as it is without.
     Errors: ``last-round-not-possible`` at the schedule's workgroups.
     """
 
@@ -47,7 +48,12 @@ class ShareLastRound(Pass):
         plan = kernel.distribution
         if plan.last_round == 1:
             return kernel
-        loop = _loop_to_share(kernel, machine)
+        try:
+            loop = _loop_to_share(kernel, machine)
+        except LastRoundNotPossible:
+            if not plan.is_planned:
+                raise
+            return replace(kernel, distribution=replace(plan, last_round=1))  # the spec did not ask for it
         at, (sums,), fresh = kernel.body.index(loop), loop.results, fresh_names(kernel)
         own = replace(sums, name=fresh(sums.name))
         is_last, taken = symbol(fresh("is_last"), 0, 1), symbol(fresh("taken_by_last"), 0, 1)
