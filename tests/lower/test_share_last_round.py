@@ -23,8 +23,8 @@ from wavespec.targets.machine import Machine
 MOST = 8
 
 
-def shared_gemm(most: int = MOST, *, stays: bool = False, **others: Any) -> Gemm:
-    workgroups = f"{{last_round: {most}, persistent: {str(stays).lower()}}}"
+def shared_gemm(most: int = MOST, *, stays: bool = False, resident: int = 1, **others: Any) -> Gemm:
+    workgroups = f"{{last_round: {most}, persistent: {str(stays).lower()}, resident: {resident}}}"
     return hopper_gemm(schedule=f"waves: {{producers: 1}}, workgroups: {workgroups}", **others)
 
 
@@ -105,6 +105,15 @@ def test_shared_tiles_are_right(processors: int, size: tuple[int, int, int], ord
     machine = machine_of(processors)
     gemm, sizes = shared_gemm(stays=stays), dict(zip("MNK", size, strict=True))
     report, expected = run(gemm.spec, machine, sizes, kernel=gemm.lowered(machine), order=order)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
+
+
+def test_processors_with_room_for_several_have_a_counter_for_each_tile_of_a_round() -> None:
+    """Workgroups that stay are as many as there is room for: two tiles are a short round for two processors."""
+    machine, gemm = machine_of(2), shared_gemm(stays=True, resident=2, tile=(64, 64, 64), wave=(64, 64))
+    kernel, sizes = gemm.lowered(machine), {"M": 64, "N": 120, "K": 328}
+    report, expected = run(gemm.spec, machine, sizes, kernel=kernel)
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
 

@@ -62,6 +62,22 @@ def test_every_tile_is_visited_once(tiles: tuple[int, int], group: int, chiplets
         assert {x for x, _ in together} == set(range(min(group, tiles[0]))), "a band of rows"
 
 
+def test_one_row_of_tiles_is_walked_along_its_columns() -> None:
+    """Few rows: to find a place in a band takes two divisions in front of everything else."""
+    text = print_kernel(kernel(2, 8)).replace("symbol A in 0..1000", "symbol A in 0..1")
+    after = WalkGrid()(parse_kernel(text), replace(NVIDIA, raster_group=8, chiplets=1))
+    values = {op["symbol"]: op["value"] for op in after.body}
+    divisions = [
+        values[name] for name in ("number", "wg0", "wg1") if "//" in str(values[name]) or "%" in str(values[name])
+    ]
+    assert not divisions and not any(name.startswith("band") for name in values)
+    for place in range(7):
+        known = {"A": 1, "B": 7, "id0": 0, "id1": place}
+        for name, value in values.items():
+            known[name] = int(value.evaluate(known))
+        assert (known["wg0"], known["wg1"]) == (0, place)
+
+
 @pytest.mark.parametrize("tiles", [(16, 16), (19, 4), (7, 3)])
 def test_what_one_chiplet_gets_is_consecutive_where_there_is_only_one(tiles: tuple[int, int]) -> None:
     alone, shared = walked(*tiles, group=4, chiplets=1), walked(*tiles, group=4, chiplets=8)

@@ -6,12 +6,13 @@ import pytest
 
 from tests.bare import planned_anew, without_plan
 from tests.kernels import Subject, subjects
+from wavespec.pipeline import lower
 from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
 from wavespec.schema.load import loads
 from wavespec.schema.plans import planned
 from wavespec.schema.plans.find_roles import roles_of
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import resolve_params
+from wavespec.schema.resolve import complete_sizes, resolve_params
 from wavespec.targets.machine import machines
 
 
@@ -85,6 +86,19 @@ def test_columns_of_few_rows_are_decoded_from_what_is_staged(
 
 def test_rows_of_scales_that_start_anywhere_are_not_staged() -> None:
     assert case_of("linear_i4", 9, 4096, 2880).before
+
+
+def test_a_sum_that_starts_from_other_numbers_is_not_shared_out() -> None:
+    """The plan asks for it, the spec does not: it builds, with a workgroup for each tile."""
+    text = dump_yaml(without_plan(subject_of("linear_i4").spec))
+    assert text.count("value: 0") == 1
+    spec = loads(text.replace("value: 0", "value: 1"), "linear_i4.wave.yaml")
+    (machine,) = machines("sm_90")
+    sizes = complete_sizes(spec, {"M": 64, "N": 10240, "K": 4096})
+    case = case_for_sizes(cases_for_target(planned_anew(spec), "sm_90"), sizes)
+    assert case.spec.schedule and case.spec.schedule.workgroups and case.spec.schedule.workgroups.last_round == 8
+    kernel = lower(case.spec, machine, after="share-last-round")
+    assert kernel.distribution.last_round == 1 and not any(op.name == "shared_sum" for op in kernel.walk())
 
 
 JOINED = [

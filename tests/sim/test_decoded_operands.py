@@ -15,7 +15,7 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_WEIGHTS = (*[1] * 7, *[9] * 4, *[20] * 3, 30, 30, 40, 50, 62, 62, 50, *[70] * 15, 9)
+_WEIGHTS = (*[1] * 6, *[9] * 3, 20, 20, 30, 30, 40, 40, *[50] * 3, *[70] * 15, 9)
 ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS}
 """Of each case without kernels before the fewest rows, or a few more, that it is for."""
 DECODING = [subject for subject in subjects("sm_90") if subject.name in ROWS]

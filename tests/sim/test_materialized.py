@@ -15,13 +15,13 @@ from wavespec.schema.cases import TargetCase
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_ROWS, _ROWS_OF_ODD_SCALES = (9, 9, 30, 20, 30, 40, 40, 40, *[70] * 12, 130), (9, 40, 70, 70, 130)
+_ROWS, _ROWS_OF_ODD_SCALES = (9, 9, 30, 20, 30, 40, 40, *[70] * 12, 130), (9, 40, 70, 70, 130)
 _MX = (
     *({"M": rows, "N": 72, "K": 1024} for rows in _ROWS),
     *({"M": rows, "N": 80, "K": 288} for rows in _ROWS_OF_ODD_SCALES),
     {"M": 70, "N": 72, "K": 96},
 )
-_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 40, 40, 40, 70, 70, 70, 130))
+_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 30, 40, 50, 50, 70, 70, 70, 130))
 _IMAGES = {"N": 2, "H": 6, "W": 10, "R": 3, "S": 3}
 _ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}
 _POINTS = {"R": 1, "S": 1}

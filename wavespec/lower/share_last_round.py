@@ -37,6 +37,7 @@ class ShareLastRound(Pass):
             `PersistWorkgroups` where they stay.  Behind the loop ``shared_sum`` adds up what they have, in memory of
             the launch, in the one that is there last; what follows is in a branch that this one alone takes, but for
             what says where tiles end.
+    A plan of the compiler that asks for what is not possible is left as it is without.
     Errors: ``last-round-not-possible`` at the schedule's workgroups.
     """
 
@@ -47,13 +48,19 @@ class ShareLastRound(Pass):
         plan = kernel.distribution
         if plan.last_round == 1:
             return kernel
-        loop = _loop_to_share(kernel, machine)
+        try:
+            loop = _loop_to_share(kernel, machine)
+        except LastRoundNotPossible:
+            if not plan.is_planned:
+                raise
+            return replace(kernel, distribution=replace(plan, last_round=1))  # the spec did not ask for it
         at, (sums,), fresh = kernel.body.index(loop), loop.results, fresh_names(kernel)
         own = replace(sums, name=fresh(sums.name))
         is_last, taken = symbol(fresh("is_last"), 0, 1), symbol(fresh("taken_by_last"), 0, 1)
         elements = math.prod(sums.tile.extents)
         inside, ends = _apart_from_ends(kernel.body[at + 1 :])
-        last = LastRound(product(kernel.grid), machine.processors, plan.last_round)
+        workers = machine.processors * (plan.resident if plan.persistent else 1)  # tiles of a round
+        last = LastRound(product(kernel.grid), workers, plan.last_round)
         handed = Memory(
             f"{sums.name}.handed",
             sums.tile.dtype,
@@ -62,7 +69,7 @@ class ShareLastRound(Pass):
             "handed",
             span=loop.span,
         )
-        arrived = Memory(f"{sums.name}.arrived", DTYPES["i32"], ("tile",), (const(machine.processors),), "counter")
+        arrived = Memory(f"{sums.name}.arrived", DTYPES["i32"], ("tile",), (const(workers),), "counter")
         joined = {
             "memory": handed.name,
             "counter": arrived.name,
