@@ -181,7 +181,8 @@ class _KernelReader(ExprReader):
             self.accept(",")
         space: Any = self.take("name")
         role: Any = next((role for role in ("input", "output", "inout") if self.accept(role)), None)
-        staged, mapped, zeroed, packed = (self.accept(mark) for mark in ("staged", "mapped", "zeroed", "packed"))
+        marks = ("staged", "mapped", "zeroed", "packed", "own")
+        staged, mapped, zeroed, packed, own = (self.accept(mark) for mark in marks)
         shares = self.take("global")[1:] if self.accept("shares") else ""
         over: list[str] = []
         if self.accept("over"):
@@ -211,6 +212,7 @@ class _KernelReader(ExprReader):
             zeroed,
             arrivals,
             packed,
+            own,
             shares,
             tuple(over),
             tuple(strides),

@@ -90,6 +90,8 @@ def _memory_text(memory: Memory) -> str:
         text += " zeroed"
     if memory.packed:
         text += " packed"
+    if memory.own:
+        text += " own"
     if memory.shares:
         text += f" shares @{memory.shares}"
     if memory.over:
