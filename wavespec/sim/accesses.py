@@ -214,20 +214,13 @@ class MemoryUnit:
             )
 
     def _read_around(
-        self,
-        op: Op,
-        source: SimulatedMemory,
-        offset: Expr,
-        count: int,
-        active: Flags | None,
-        *,
-        required_alignment: bool,
+        self, op: Op, source: SimulatedMemory, offset: Expr, count: int, active: Flags | None, *, required: bool
     ) -> Array:
-        """Anything where an access sticks out of the tensor, or is masked off."""
+        """Anything where an access sticks out of the tensor, or is masked off; ``required``: has to be aligned."""
         places = self._rows.index(self.symbols.per_thread(offset), count)
         inside = (places >= 0) & (places < source.elements)
         active = inside if active is None else active & inside
-        values = self._read(op, source, offset, None, count, active, required_alignment=required_alignment)
+        values = self._read(op, source, offset, None, count, active, required_alignment=required)
         values[~active] = _ANYTHING
         return values
 
