@@ -212,6 +212,8 @@ class Distribution:
     all."""
     resident: int = 1
     """Workgroups that a processor has room for at once; 1 = as many as it happens to."""
+    registers: int = 0
+    """Of a lane: workgroups are as many as these leave room for; 0 = as ``resident`` says."""
     roles: WaveRoles = WaveRoles()
     auto: Literal["", "prefetch", "modulo"] = ""
     schedules: tuple[LoopSchedule, ...] = ()

@@ -172,6 +172,9 @@ class WorkgroupSchedule(SpecModel):
     resident: Annotated[int, Field(ge=1, le=32)] = 1
     """Workgroups that a processor has room for at once, so that some load while others compute: lanes have as many
     registers as that leaves. 1: as many as it happens to."""
+    registers: Annotated[int, Field(ge=24, le=512)] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Of a lane, in place of `resident`: a processor has room for as many workgroups as lanes with so many leave. One
+    number for tiles of several sizes."""
 
 
 class LoopSchedule(SpecModel):
