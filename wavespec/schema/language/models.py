@@ -165,7 +165,8 @@ class WorkgroupSchedule(SpecModel):
     one."""
     persistent: bool = False
     """One workgroup per processor, or `resident` of them, walk over the tiles, so that copies for the next tile run
-    under this one's end; without producers and matrix units, they load its inputs ahead, as registers allow."""
+    under this one's end; without producers and matrix units, they load its inputs ahead, to registers or, where these do
+    not suffice, to shared memory."""
     count: Annotated[int, Field(ge=1, le=2**20)] | None = None
     """How many workgroups walk over the tiles, with `persistent`; absent: one per processor of the machine, or
     `resident` of them."""
