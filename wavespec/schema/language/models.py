@@ -165,17 +165,17 @@ class WorkgroupSchedule(SpecModel):
     one."""
     persistent: bool = False
     """One workgroup per processor, or `resident` of them, walk over the tiles, so that copies for the next tile run
-    under this one's end; without producers and matrix units, they load its inputs ahead, to registers or, where these do
-    not suffice, to shared memory."""
+    under this one's end; without producers and matrix units, they load its inputs ahead, to registers or, where these
+    do not suffice, to shared memory."""
     count: Annotated[int, Field(ge=1, le=2**20)] | None = None
     """How many workgroups walk over the tiles, with `persistent`; absent: one per processor of the machine, or
     `resident` of them."""
     resident: Annotated[int, Field(ge=1, le=32)] = 1
     """Workgroups that a processor has room for at once, so that some load while others compute: lanes have as many
     registers as that leaves. 1: as many as it happens to."""
-    registers: Annotated[int, Field(ge=24, le=512)] | None = Field(default=None, exclude_if=lambda value: value is None)
+    registers: Annotated[int, Field(ge=0, le=512)] = Field(default=0, exclude_if=lambda value: not value)
     """Of a lane, in place of `resident`: a processor has room for as many workgroups as lanes with so many leave. One
-    number for tiles of several sizes."""
+    number for tiles of several sizes. 0: as `resident` says."""
 
 
 class LoopSchedule(SpecModel):
