@@ -54,11 +54,46 @@ def test_a_round_stores_what_the_one_before_it_loaded() -> None:
     """)
 
 
+def wide(count: int, elements: int) -> str:
+    """So many loads of a lane, with one of `LOAD` behind them."""
+    at = [f"tile*2048 + lane*{elements} + {number * 32 * elements}" for number in range(count)]
+    loads = [f'%x{n} = load {{memory = "z", offset = [{place}]}} : f32x{elements}' for n, place in enumerate(at)]
+    return ROUNDS.replace(LOAD, "\n      ".join((*loads, LOAD)))
+
+
 def test_loads_move_as_far_as_there_are_registers() -> None:
-    """A lane of 32 waves has 64; 8 numbers of f32 that wait while as many are computed with take 16."""
-    wide = "\n      ".join(f'%x{n} = load {{memory = "z", offset = [tile*2048 + {n * 8}]}} : f32x8' for n in range(4))
-    text = STAYING.after(LoadAhead(), NVIDIA, ROUNDS.replace(LOAD, f"{wide}\n      {LOAD}"))
-    assert loads(text) == (2, 5), "two of the next round, two and the last one of this"
+    """A lane of 32 waves has 64; 8 numbers of f32 that wait while as many are computed with take 16. No copy of the
+    machine has 32 bytes; one of 4 bytes waits in shared memory."""
+    text = STAYING.after(LoadAhead(), NVIDIA, wide(4, 8))
+    assert loads(text) == (2, 5), "two of the next round, two of this and the last one of what waits"
+    assert text.count("copy_async") == 2 and '"x.ahead"' in text
+
+
+def test_what_lanes_have_no_registers_for_waits_in_shared_memory() -> None:
+    """6 times 4 numbers are 48 registers of 44; a lane finds its own copies, and nobody meets."""
+    text = STAYING.after(LoadAhead(), NVIDIA, wide(6, 4))
+    before, _, inside = text.partition("induction")
+    assert before.count("copy_async {") == inside.count("copy_async {") == 7 and loads(text) == (0, 7)
+    assert inside.index("async_wait") < inside.index("%x0 = load") < inside.index("copy_async") < inside.index("store")
+    assert 'memory = "z.ahead", offset = [lane*4 + wave*128 + 4096]' in inside
+    assert text.rstrip().endswith("async_wait {pending = 0}"), "no copy is under way when the workgroup ends"
+    memories = LoadAhead()(STAYING.kernel(wide(6, 4)), NVIDIA).memories
+    assert [(one.name, one.own, one.elements.value) for one in memories[-2:]] == [
+        ("z.ahead", True, 6 * 4 * 1024),
+        ("x.ahead", True, 2 * 1024),
+    ]
+
+
+def test_shared_memory_that_is_full_takes_no_more() -> None:
+    """Each of 15 loads of a workgroup of 1024 lanes takes 16 KiB of 227; others wait in registers."""
+    text = STAYING.after(LoadAhead(), NVIDIA, wide(15, 4))
+    assert text.count("copy_async {") == 2 * 14 and loads(text) == (2, 14 + 2)
+
+
+def test_what_all_tiles_read_is_near_and_does_not_wait() -> None:
+    """Weights beside rows that start anywhere: which elements a lane has depends on the tile by a remainder alone."""
+    beside = ROUNDS.replace("[tile*2048 + lane*2]} : bf16x2", "[tile*3%8 + lane*2]} : bf16x2")
+    assert loads(STAYING.after(LoadAhead(), NVIDIA, beside)) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,13 @@ def test_a_place_that_depends_on_the_tile_anyway_stays_as_it_is() -> None:
     assert 'symbol = "start"' not in before and "%4" in load
 
 
-def test_what_differs_from_round_to_round_stays() -> None:
+def test_a_few_workgroups_stay_away_for_it() -> None:
+    """128 of 132: then rows of all rounds start as far behind every eighth element."""
     before, load = loaded("wg0*N%8")
-    assert 'symbol = "start"' not in before and "%8" in load
+    assert 'symbol = "start"' in before and "[lane + start]" in load and "min(tiles, 128)" in before
+
+
+def test_what_differs_from_round_to_round_stays() -> None:
+    """No number of workgroups but 0 is a multiple of 256."""
+    before, load = loaded("wg0*N%256")
+    assert 'symbol = "start"' not in before and "%256" in load and "min(tiles, 132)" in before

@@ -166,6 +166,14 @@ def test_resident_workgroups_are_asked_of_the_assembler() -> None:
     assert "nvvm.minctasm = 3 : i32" in emit(loads(text, "rows.wave.yaml"), NVIDIA).text
 
 
+@pytest.mark.parametrize(("registers", "resident"), [(128, 2), (125, 2), (64, 4), (512, 1)])
+def test_registers_of_a_lane_say_how_many_workgroups_there_is_room_for(registers: int, resident: int) -> None:
+    """256 lanes: a file of 65,536 in steps of 8; a number for tiles of any size."""
+    text = SOFTMAX.replace("split: 4", f"split: 4, registers: {registers}").replace("N, tile: 128", "N, tile: 32")
+    plan = lower(loads(text), NVIDIA, after="assign-tiles").distribution
+    assert (plan.resident, plan.registers) == (resident, 0)
+
+
 @pytest.mark.parametrize(("machine", "split", "resident"), [(NVIDIA, 4, 32), (AMD, 1, 2)], ids=["registers", "machine"])
 def test_more_resident_workgroups_than_have_registers_are_refused(machine: Machine, split: int, resident: int) -> None:
     text = SOFTMAX.replace("split: 4", f"split: {split}, resident: {resident}").replace("N, tile: 128", "N, tile: 32")

@@ -43,6 +43,27 @@ def test_case_goes_over_the_target_and_the_target_over_the_kernel() -> None:
     assert not any(case.spec.targets for case in (row, few, every))
 
 
+EACH = """\
+  cpu:
+    params: {BLOCK_M: 24}
+    cases:
+      - {when: [M <= BLOCK_M], each: {BLOCK_M: [4, 12]}, schedule: {stages: 2}}
+"""
+
+
+def test_one_case_stands_for_each_number_of_a_parameter() -> None:
+    small, large, every = cases = cases_for_target(with_cases(EACH), "cpu")
+    assert [str(case.spec.params["BLOCK_M"]) for case in cases] == ["4", "12", "24"]
+    assert [case.spec.dims["M"].max for case in cases] == [4, 12, None]
+    assert [case_for_sizes(cases, {"M": m, "N": 5, "K": 8}) for m in (4, 5, 12, 13)] == [small, large, large, every]
+    assert all(case.spec.schedule and case.spec.schedule.stages == 2 for case in (small, large))
+
+
+def test_a_spec_with_a_case_for_each_number_is_that_with_all_of_them() -> None:
+    said = with_cases(EACH)
+    assert loads(dump_yaml(said), "small.wave.yaml") == said
+
+
 def test_conditions_become_promises_in_their_case_only() -> None:
     row, few, every = cases_for_target(with_cases(CASES), "cpu")
     assert row.spec.dims["M"] == Dim(value=1, min=1, max=1)

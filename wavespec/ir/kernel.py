@@ -38,6 +38,7 @@ class Memory:
     ``mapped``: an index mapping says which elements a workgroup accesses.
     ``zeroed``: of an output, whether it starts as zeros, because not every element is written in every call.
     ``packed``: shared memory in which small elements share bytes, as they do in tensors.
+    ``own``: shared memory of which a lane reads what it put there itself, so that nobody has to meet.
     ``shares``: the shared memory whose bytes it has, as waves that only copy fill one for a loop and then this one.
     ``over``: the shared memories of a loop whose bytes it takes once that loop has ended.
     ``strides``, ``start``: of a tensor whose elements are where a call says, see `wavespec.ir.strided`.
@@ -59,6 +60,7 @@ class Memory:
     zeroed: bool = False
     arrivals: int = 0
     packed: bool = False
+    own: bool = False
     shares: str = ""
     over: tuple[str, ...] = ()
     strides: tuple[Expr, ...] = ()
@@ -211,6 +213,8 @@ class Distribution:
     all."""
     resident: int = 1
     """Workgroups that a processor has room for at once; 1 = as many as it happens to."""
+    registers: int = 0
+    """Of a lane: workgroups are as many as these leave room for; 0 = as ``resident`` says."""
     roles: WaveRoles = WaveRoles()
     auto: Literal["", "prefetch", "modulo"] = ""
     schedules: tuple[LoopSchedule, ...] = ()

@@ -130,6 +130,7 @@ class _KernelReader(ExprReader):
         split = self.integer() if self.accept("split") else 1
         last_round = self.integer() if self.accept("last_round") else 1
         resident = self.integer() if self.accept("resident") else 1
+        of_lanes = self.integer() if self.accept("registers") else 0
         if self.accept("roles"):
             producers, order = self.integer(), self.take("name")
             orders: dict[str, WaveOrder] = {one: one for one in get_args(WaveOrder)}
@@ -158,6 +159,7 @@ class _KernelReader(ExprReader):
             split=split,
             last_round=last_round,
             resident=resident,
+            registers=of_lanes,
             roles=roles,
             auto="modulo" if auto == "modulo" else "prefetch" if auto else "",
             schedules=tuple(schedules),
@@ -181,7 +183,8 @@ class _KernelReader(ExprReader):
             self.accept(",")
         space: Any = self.take("name")
         role: Any = next((role for role in ("input", "output", "inout") if self.accept(role)), None)
-        staged, mapped, zeroed, packed = (self.accept(mark) for mark in ("staged", "mapped", "zeroed", "packed"))
+        marks = ("staged", "mapped", "zeroed", "packed", "own")
+        staged, mapped, zeroed, packed, own = (self.accept(mark) for mark in marks)
         shares = self.take("global")[1:] if self.accept("shares") else ""
         over: list[str] = []
         if self.accept("over"):
@@ -211,6 +214,7 @@ class _KernelReader(ExprReader):
             zeroed,
             arrivals,
             packed,
+            own,
             shares,
             tuple(over),
             tuple(strides),

@@ -64,6 +64,8 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
         text += f" last_round {plan.last_round}"
     if plan.resident > 1:
         text += f" resident {plan.resident}"
+    if plan.registers:
+        text += f" registers {plan.registers}"
     if plan.roles != WaveRoles():
         roles = plan.roles
         text += f" roles {roles.producers} {roles.order} {roles.registers[0]} {roles.registers[1]}"
@@ -90,6 +92,8 @@ def _memory_text(memory: Memory) -> str:
         text += " zeroed"
     if memory.packed:
         text += " packed"
+    if memory.own:
+        text += " own"
     if memory.shares:
         text += f" shares @{memory.shares}"
     if memory.over:

@@ -240,13 +240,14 @@ COPY_ASYNC: Final = _declare(
     "copy_async",
     "->",
     "`elements` from global to shared memory, zero-filled where masked off; complete after the async_wait that "
-    "covers its group",
+    "covers its group; `around`: as of a load",
     Trait.FILLS,
     attributes={
         **_GUARDED,
         "source": Kind.MEMORY,
         "source_offset": Kind.EXPRESSION,
         "elements": Kind.INTEGER,
+        "around": _FALSE,
         "cache": _CACHE,
     },
 )

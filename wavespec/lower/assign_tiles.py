@@ -184,6 +184,7 @@ class AssignTiles(Pass):
             raise TooManyThreads(plan.waves[0].span if plan.waves else None, kernel, machine)
 
         _check_registers(kernel, machine, products)
+        kernel = _with_room(kernel, machine)
         _check_room(kernel, machine)
         kernel, origins = _placed(kernel, sizes)
         types: dict[str, TileType | VectorType] = {
@@ -234,6 +235,17 @@ def _check_registers(kernel: Kernel, machine: Machine, products: list[tuple[Op, 
         if sums >= many:
             why = f"the sums of '{op.result.name}' alone take {sums} of each lane"
             raise RegistersNotPossible(where, why, "Give 'consumer' more, or use smaller wave tiles.")
+
+
+def _with_room(kernel: Kernel, machine: Machine) -> Kernel:
+    """As many workgroups on a processor as lanes leave room for, where the schedule says their registers."""
+    plan = kernel.distribution
+    if not plan.registers:
+        return kernel
+    step = max(1, machine.register_step)
+    each = -(-plan.registers // step) * step
+    room = machine.register_file // (each * kernel.threads) if machine.limits_registers else 1
+    return replace(kernel, distribution=replace(plan, resident=max(1, room), registers=0))
 
 
 def _check_room(kernel: Kernel, machine: Machine) -> None:

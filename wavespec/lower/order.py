@@ -24,6 +24,7 @@ from wavespec.lower.join_products import JoinProducts
 from wavespec.lower.join_remainders import JoinRemainders
 from wavespec.lower.join_waves import JoinWaves
 from wavespec.lower.keep_apart import KeepApart
+from wavespec.lower.keep_in_shared import KeepInShared
 from wavespec.lower.keep_narrow import KeepNarrow
 from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.leave_out_waves import LeaveOutWaves
@@ -142,6 +143,7 @@ PASSES: tuple[Pass, ...] = (
     HoistInvariants(),
     KeepNarrow(),
     LoadAhead(),
+    KeepInShared(),
     NestDigits(),
     CollectSums(),
     PlaceBarriers(),

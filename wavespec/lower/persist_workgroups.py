@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -9,14 +10,14 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op
-from wavespec.ir.thread_ops import TILES_END
+from wavespec.ir.thread_ops import LOAD, TILES_END
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.carried_numbers import loop_with
 from wavespec.lower.dealt_tiles import DealtTiles
 from wavespec.lower.ended_tiles import EndedTiles, parts_in_turn
 from wavespec.lower.last_round import LastRound
-from wavespec.lower.load_ahead import can_load_ahead
+from wavespec.lower.load_ahead import can_load_ahead, without_remainders
 from wavespec.lower.pieces_in_turn import ALL, pieces_in_turn
 from wavespec.lower.same_in_all_rounds import same_in_all_rounds
 from wavespec.lower.sends_in_turn import sends_in_turn
@@ -26,6 +27,9 @@ from wavespec.lower.tile_walk import MOST_TILES, Walk, defined, in_bands, let, p
 from wavespec.schema.checking.check_orders import EndOfLaunch
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
+
+_LEAST_SHARE = 3 / 4
+"""Of the workgroups that a machine has room for: more do not stay away so that each loads once what all tiles read."""
 
 
 class PersistenceNotPossible(WavespecError, code="persistence-not-possible"):
@@ -79,7 +83,7 @@ class PersistWorkgroups(Pass):
         named = ended.inner if ended else extents
         tiles = product(places)
         together = machine.clusters[kernel.cluster] if kernel.cluster > 1 else machine.processors
-        most = plan.workers or together * plan.resident
+        most = plan.workers or _with_common_starts(kernel, together * plan.resident)
         # Symbols of their own keep the arithmetic in 32 bits.
         count, workers = symbol("tiles", 0, MOST_TILES), symbol("workers", 1, most)
         first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, MOST_TILES)
@@ -126,6 +130,22 @@ def _check_settings(plan: Distribution, machine: Machine) -> None:
     if plan.chiplets is not None and plan.is_for_target and machine.chiplets == 1:
         why = f"{machine.variant} has no chiplets"
         raise UselessSetting(plan.chiplets_span, "chiplets", why, "Leave it out for this target.")
+
+
+def _with_common_starts(kernel: Kernel, most: int) -> int:
+    """As many workgroups, or a few less, so that tiles of each are a multiple apart of what remainders divide by that
+    alone say where something is that all tiles read, as weights beside rows that start anywhere: it is the same for all
+    tiles of a workgroup then, which loads it once."""
+    if not can_load_ahead(kernel):
+        return most
+    axes = {f"wg{axis}" for axis in range(1 if kernel.distribution.split > 1 else 0, len(kernel.grid))}
+    step = 1
+    for op in kernel.walk():
+        if op.is_(LOAD) and axes & op["offset"].symbols and axes.isdisjoint(without_remainders(op["offset"])):
+            found = (node.args[1] for node in op["offset"].walk() if node.kind == "mod" and axes & node.symbols)
+            step = math.lcm(step, *(size.value for size in found if size.is_const))
+    together = most // step * step
+    return together if together >= _LEAST_SHARE * most else most
 
 
 def _dealt(kernel: Kernel, own: Expr, workers: Expr, most: int, turn: Expr, named: Mapping[str, Expr]) -> Walk:

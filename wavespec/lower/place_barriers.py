@@ -92,9 +92,10 @@ class _Scope:
 
 
 def _shared(kernel: Kernel, ops: Iterable[Op]) -> frozenset[str]:
-    """Shared memories that operations name."""
+    """Shared memories that operations name, but those of which each lane has its own part."""
     named = {name for outer in ops for op in outer.walk() for key, name in op.attributes if key in READS}
-    return frozenset(memory.name for memory in kernel.memories if memory.space == "shared" and memory.name in named)
+    shared = (memory for memory in kernel.memories if memory.space == "shared" and not memory.own)
+    return frozenset(memory.name for memory in shared if memory.name in named)
 
 
 def _of_role(kernel: Kernel, role: Op, roles: Sequence[Op]) -> Op:

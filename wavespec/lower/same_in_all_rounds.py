@@ -25,7 +25,8 @@ def same_in_all_rounds(loop: Op, fresh: Callable[[str], str]) -> tuple[tuple[Op,
     for op in loop.body.ops:
         if op.is_(LET):
             lets[op["symbol"]] = op["value"].substitute(lets)
-    changing = {loop["induction"], *lets}
+    changing = {loop["induction"]}
+    changing |= {name for name, value in lets.items() if not changing.isdisjoint(value.symbols)}
     known: dict[Expr, Expr] = {}
 
     def changed(op: Op) -> Op:

@@ -207,6 +207,7 @@ def _distribution(resolved: ResolvedKernel) -> Distribution:
         split=workgroups.split if workgroups else 1,
         last_round=workgroups.last_round if workgroups else 1,
         resident=workgroups.resident if workgroups else 1,
+        registers=workgroups.registers if workgroups else 0,
         roles=_roles(schedule),
         workgroups_span=schedule.span_of("workgroups"),
         group_span=workgroups.key_span_of("group") if workgroups else None,

@@ -220,7 +220,7 @@ def accesses_are_ordered(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     roles = _roles(kernel)
     named = [{dict(op.attributes).get(key) for op in role.walk() for key in READS} for role in roles]
     handed = {name for number, names in enumerate(named) for other in named[:number] for name in names & other}
-    shared = {memory.name for memory in kernel.memories if memory.space == "shared"} - handed
+    shared = {memory.name for memory in kernel.memories if memory.space == "shared" and not memory.own} - handed
     yield from _Meetings(frozenset(shared)).block(kernel.body)
 
 

@@ -67,12 +67,7 @@ class MemoryUnit:
         memory, active = memories[op["memory"]], self._active(op, count)
         if not op.get("around"):
             return self._read(op, memory, op["offset"], op.get("buffer"), count, active, required_alignment=False)
-        places = self._rows.index(self.symbols.per_thread(op["offset"]), count)
-        outside = (places < 0) | (places >= memory.elements)
-        active = ~outside if active is None else active & ~outside
-        values = self._read(op, memory, op["offset"], op.get("buffer"), count, active, required_alignment=False)
-        values[~active] = _ANYTHING
-        return values
+        return self._read_around(op, memory, op["offset"], count, active, required=False)
 
     def store(self, op: Op, values: Array) -> None:
         target, count = self.memories[op["memory"]], values.shape[1]
@@ -168,7 +163,10 @@ class MemoryUnit:
     def copy_async(self, op: Op) -> None:
         source, target, count = self.memories[op["source"]], self.memories[op["memory"]], int(op["elements"])
         active = self._active(op, count)
-        values = self._read(op, source, op["source_offset"], None, count, active, required_alignment=True)
+        if op.get("around"):
+            values = self._read_around(op, source, op["source_offset"], count, active, required=True)
+        else:
+            values = self._read(op, source, op["source_offset"], None, count, active, required_alignment=True)
         everywhere = self._rows.active(self.enabled, count)
         touched = self._touched(op, target, op["offset"], op.get("buffer"), count, everywhere)
         self._check_alignment(op, target, touched, required=True)
@@ -214,6 +212,17 @@ class MemoryUnit:
                 copy.op,
                 lambda copy=copy: f"The workgroup ends while 'copy_async' to @{copy.target.memory.name} is under way.",
             )
+
+    def _read_around(
+        self, op: Op, source: SimulatedMemory, offset: Expr, count: int, active: Flags | None, *, required: bool
+    ) -> Array:
+        """Anything where an access sticks out of the tensor, or is masked off; ``required``: has to be aligned."""
+        places = self._rows.index(self.symbols.per_thread(offset), count)
+        inside = (places >= 0) & (places < source.elements)
+        active = inside if active is None else active & inside
+        values = self._read(op, source, offset, None, count, active, required_alignment=required)
+        values[~active] = _ANYTHING
+        return values
 
     def _read(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
@@ -15,7 +15,7 @@ from wavespec.schema.language.constraints import AnyConstraint, HardwareSettings
 from wavespec.schema.language.dim_names import DimName, expression_of_dim, is_expression
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import SpecExpression
-from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.expressions import Name as NameNode
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.language.scalars import Scalar
@@ -166,13 +166,17 @@ class WorkgroupSchedule(SpecModel):
     one."""
     persistent: bool = False
     """One workgroup per processor, or `resident` of them, walk over the tiles, so that copies for the next tile run
-    under this one's end; without producers and matrix units, they load its inputs ahead, as registers allow."""
+    under this one's end; without producers and matrix units, they load its inputs ahead, to registers or, where these
+    do not suffice, to shared memory."""
     count: Annotated[int, Field(ge=1, le=2**20)] | None = None
     """How many workgroups walk over the tiles, with `persistent`; absent: one per processor of the machine, or
     `resident` of them."""
     resident: Annotated[int, Field(ge=1, le=32)] = 1
     """Workgroups that a processor has room for at once, so that some load while others compute: lanes have as many
     registers as that leaves. 1: as many as it happens to."""
+    registers: Annotated[int, Field(ge=0, le=512)] = Field(default=0, exclude_if=lambda value: not value)
+    """Of a lane, in place of `resident`: a processor has room for as many workgroups as lanes with so many leave. One
+    number for tiles of several sizes. 0: as `resident` says."""
 
 
 class LoopSchedule(SpecModel):
@@ -268,12 +272,29 @@ class Case(Override, Conditional):
         default_factory=tuple[Name, ...], exclude_if=lambda value: not value
     )
     """Variants of the target that have this case, `[x86_64_v4_bf16]`; absent: all. Others take the next that fits."""
+    each: Annotated[dict[Name, Annotated[tuple[int, ...], Field(min_length=1, max_length=64)]], Field(max_length=1)] = (
+        Field(default_factory=dict[Name, "tuple[int, ...]"], exclude_if=lambda value: not value)
+    )
+    """Numbers of a parameter, for each of which there is a case like this one, in this order:
+    `{when: [N <= COLUMNS], each: {COLUMNS: [2048, 3072, 4096]}}` gives rows the smallest tile that they fit."""
+
+    def one_for_each(self) -> Iterator[Case]:
+        """The cases that this one stands for."""
+        if not self.each:
+            yield self
+        for name, numbers in self.each.items():
+            for number in numbers:
+                yield self.model_copy(update={"params": {**self.params, name: Num(value=number)}, "each": {}})
+
+
+def _one_for_each(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    return tuple(one for case in cases for one in case.one_for_each())
 
 
 class TargetOverride(Override):
     """What differs on one target, and nothing else. It never changes a result."""
 
-    cases: Annotated[tuple[Case, ...], Field(max_length=64)] = ()
+    cases: Annotated[tuple[Case, ...], Field(max_length=64), AfterValidator(_one_for_each)] = ()
     """Other settings for some sizes; the first case whose conditions all hold for a call is taken."""
 
 
