@@ -51,7 +51,7 @@ class CpuMemory(Emitter):
     def run(self, ops: Sequence[Op], start: int) -> int:
         """Loads, stores, atomic operations or sums with bound checks that follow each other."""
         first, stop = ops[start], start + 1
-        while stop < len(ops) and _joins(first, ops[stop]):
+        while stop < len(ops) and self._joins(first, ops[stop]):
             stop += 1
         if stop > start + 1:
             if first.is_(ACCUMULATE):
@@ -59,6 +59,13 @@ class CpuMemory(Emitter):
             elif not any(op.is_(MMA) for op in ops) or not self._along_rows(ops[start:stop]):
                 self._checked(ops[start:stop])
         return stop if stop > start + 1 else start
+
+    def _joins(self, first: Op, other: Op) -> bool:
+        """Whether an operation shares the test of the one before, which those that read zeros do not have."""
+        if first.is_(ACCUMULATE) and other.is_(ACCUMULATE):
+            return first["onto"] == other["onto"]
+        is_alike = first.name == other.name and self._may_read_zeros(first) == self._may_read_zeros(other)
+        return is_alike and _bounded(first) and _bounded(other)
 
     def _checked(self, ops: Sequence[Op]) -> None:
         """Loads, stores or atomic operations with bound checks: one test, two forms."""
@@ -387,13 +394,6 @@ def local_memory(text: MlirText, elements: int, element: str, depth: int | None 
     type_ = f"memref<{elements}x{element}, {_LOCAL}>"
     how = "<{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}>"
     return text.op(f'"memref.alloc"() {how} : () -> {type_}', depth), type_
-
-
-def _joins(first: Op, other: Op) -> bool:
-    """Whether an operation shares the test of the one before."""
-    if first.is_(ACCUMULATE) and other.is_(ACCUMULATE):
-        return first["onto"] == other["onto"]
-    return first.name == other.name and _bounded(first) and _bounded(other)
 
 
 def _bounded(op: Op) -> bool:

@@ -215,7 +215,8 @@ class Schedule(SpecModel):
     """Inputs, and values of the graph, that kernels of their own write to memory of the call before this one starts,
     each with its dims in this order: `{a_tile: [M, K]}`. For a case. An operand that a product scales is written times
     its scales, an input with another order of its dims is the same input laid out anew, and of a reduction that a loop
-    carries it is what the loop ends with."""
+    carries it is what the loop ends with. The output is written so to memory of the call, and to where it belongs by a
+    kernel behind this one."""
     parts: Annotated[dict[DimName, Annotated[int, Field(ge=2, le=1024)]], Field(max_length=1)] = Field(
         default_factory=dict[DimName, int], exclude_if=lambda value: not value
     )
