@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wavespec.schema.checking.partly_written import partly_written
+from wavespec.schema.language.index_parser import parse_index
 from wavespec.schema.language.models import KernelSpec, Tensor
 from wavespec.schema.made_kernels import laid_out, made_name
 from wavespec.schema.ops import AnyOp, Read, Structured, Write, every
-from wavespec.schema.language.index_parser import parse_index
-
 
 
 def obstacles(spec: KernelSpec, name: str) -> Iterator[tuple[str, str]]:
