@@ -18,8 +18,8 @@ class DropChecks(Pass):
 
     Before: elements along k are read at the places of a mapping, and ``at_k + in_k < K`` is checked of each, of several
             side by side in a step, as copies have, ``at_k + in_k + 17 < K``.
-    After:  not where the loop over ``in_k`` ends at ``K - at_k``, and has whole steps: what is left to check is the same
-            in all steps, and of several in one.
+    After:  not where the loop over ``in_k`` ends at ``K - at_k``, and has whole steps: what is left to check is the
+            same in all steps, and of several in one.
     """
 
     name: ClassVar[str] = "drop-checks"
