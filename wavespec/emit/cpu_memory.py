@@ -115,7 +115,8 @@ class CpuMemory(Emitter):
 
     def _without_stored_runs(self, ops: Sequence[Op]) -> list[Op]:
         """The stores but those of single elements that vectors are stored of."""
-        left, at, lanes = list[Op](), 0, self.machine.vector_bytes // _INDEX_BYTES
+        left, at = list[Op](), 0
+        lanes = self.machine.vector_bytes // _INDEX_BYTES if self.machine.element_masks else 1
         while at < len(ops):
             several, dtype = ops[at : at + lanes], ops[at].operands[0].vector.dtype
             memory = self.function.memory_of(ops[at])
