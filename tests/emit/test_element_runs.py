@@ -19,7 +19,7 @@ from wavespec.schema.resolve import complete_sizes
 from wavespec.targets.machine import machines
 
 MACHINES = {machine.variant: machine for machine in machines("cpu")}
-MASKED, GATHERED = "llvm.intr.masked.load", "vector.from_elements"
+MASKED, STORED, GATHERED = "llvm.intr.masked.load", "llvm.intr.masked.store", "vector.from_elements"
 PIXEL, WIDTH, HEIGHT, STEP = symbol("m", 0, 2**20), symbol("W", 6, 2**20), symbol("H", 6, 2**20), symbol("step")
 
 
@@ -33,12 +33,18 @@ def text(variant: str, stride: int = 1, **sizes: int) -> str:
 
 
 def test_pixels_in_rows_are_a_load_for_each_tap_of_two_channels() -> None:
-    """The tap in the middle is never outside, and of the one below it those that are in front of the end are there."""
-    assert text("x86_64_v4_bf16").count(MASKED) == 2 * 7
+    """Also those beside the tap in the middle, which is never outside of an image and has one load of another kind."""
+    assert text("x86_64_v4_bf16").count(MASKED) == 2 * 8
 
 
 def test_pixels_of_two_images_are_two_loads() -> None:
     assert text("x86_64_v4_bf16", N=3, H=7, W=7).count(MASKED) == 2 * 2 * 9
+
+
+def test_results_of_two_images_are_two_stores_of_a_vector() -> None:
+    vectors = 8 * 2
+    assert text("x86_64_v4_bf16", N=3, H=7, W=7).count(STORED) == 2 * vectors
+    assert STORED not in text("x86_64_v3", N=3, H=7, W=7), "a masked store takes as long as ten others there"
 
 
 @pytest.mark.parametrize(("variant", "stride"), [("x86_64_v4_bf16", 2), ("x86_64_v3", 1)])

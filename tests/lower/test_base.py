@@ -121,5 +121,6 @@ def test_passes_say_which_machines_they_are_for() -> None:
         *("strip-tiles", "split-chains", "sum-apart", "serialize-waves", "drop-checks", "skip-zeros"),
         *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan", "multiply-in-pairs"),
         *("peel-waves", "share-quotients", "join-remainders", "reduce-together", "announce-rows", "walk-rows"),
+        "announce-columns",
         "sum-bias-once",
     }

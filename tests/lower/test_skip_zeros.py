@@ -80,3 +80,13 @@ def test_what_it_does_not_say_is_checked() -> None:
     check = "mask = (([wg0*64 + in_K + 1], [C],),)"
     body = product(masks=(check,) * 8).replace("upper = [64]", "upper = [min(C - wg0*64, 64)]")
     assert TAPS.after(DropChecks(), CPU, body).count("mask = (([in_K + wg0*64 + 1], [C],),)") == 8
+
+
+@pytest.mark.parametrize(("beyond", "left"), [(1, 0), (2, 8)])
+def test_whole_steps_end_in_front_of_the_end(beyond: int, left: int) -> None:
+    """Of steps of two, the second element is there, too, where the loop has whole ones."""
+    check = f"mask = (([wg0*64 + in_K + {beyond}], [C],),)"
+    end = "upper = [min(((C - wg0*64)//2)*2, 64)]"
+    body = product(masks=(check,) * 8).replace("upper = [64]", end).replace("step = [1]", "step = [2]")
+    assert "step = [2]" in body
+    assert TAPS.after(DropChecks(), CPU, body).count("[C]") == left

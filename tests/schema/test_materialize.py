@@ -137,7 +137,6 @@ REFUSED = {
     "unknown": ("{q: [M, K]}", "there is no such input or value"),
     "dims": ("{moved: [M]}", "it has the dims 'M' and 'K'"),
     "product": ("{acc: [M, N]}", "it is made by 'mma'"),
-    "output": ("{y: [M, N]}", "the kernel writes it"),
 }
 
 
@@ -148,6 +147,32 @@ def test_what_no_kernel_of_its_own_makes_is_refused_where_it_is_asked_for(asked:
     (found,) = caught.value.diagnostics
     assert why in found.message and found.code == "cannot-materialize"
     assert found.span is not None and found.span.line == 32 and found.hints
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90"])
+def test_an_output_is_written_in_another_order_first_and_turned_by_a_kernel_behind(target: str) -> None:
+    spec = spec_of("{y: [N, M], x: [K, M]}", ("  cpu:\n", f"  {target}:\n"))
+    turned, kernel, behind = cases_for_target(spec, target)[0].kernels
+    assert list(turned.tensors) == ["x", "x_made"]
+    assert kernel.tensors["y_made"].shape == ("N", "M") and "y" not in kernel.tensors
+    assert "- {write: steps.acc, to: y_made, at: {M: M, N: N}}" in dump_yaml(kernel)
+    assert list(behind.tensors) == ["y_made", "y"]
+    assert behind.name == spec.name and behind.tensors["y"].shape == ("M", "N")
+
+
+REFUSED_OUTPUTS = {
+    "changed in place": (
+        ("y: {shape: [M, N], dtype: f32, role: output}", "y: {shape: [M, N], dtype: f32, role: inout}"),
+    ),
+    "strided": (("role: output}", "role: output, strides: any}"),),
+    "written in part": (("{write: steps.acc, to: y}", '{write: steps.acc, to: y, at: {M: "M + 1", N: N}}'),),
+}
+
+
+@pytest.mark.parametrize("changes", REFUSED_OUTPUTS.values(), ids=REFUSED_OUTPUTS)
+def test_outputs_that_hold_more_than_the_kernel_writes_are_refused(changes: tuple[tuple[str, str], ...]) -> None:
+    with pytest.raises(WavespecError, match="'y' cannot be materialized"):
+        spec_of("{y: [N, M]}", *changes)
 
 
 def test_views_are_refused_as_inputs() -> None:

@@ -88,7 +88,11 @@ class Simulator:
         report = simulate(kernel, self.machine, arrays, own, scalars=scalars, stop_at=stop_at)
         written = [name for name, tensor in tensors.items() if tensor.role != "input"]
         written.sort(key=lambda name: tensors[name].role == "output")
-        results = tuple(elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in written)
+        # A kernel that lays an output out has dims that stay side by side as one.
+        shapes = {name: [sizes[dim] for dim in tensors[name].shape] for name in written}
+        results = tuple(
+            elements_to_tensor(report.tensors[name], tensors[name].dtype).reshape(shapes[name]) for name in written
+        )
         found = [one for of in (*reports, report) for one in (*of.findings, *of.slow_accesses)]
         return results, [one.diagnostic() for one in found]
 
@@ -166,7 +170,7 @@ class Simulator:
         free = {name: size for name, size in sizes.items() if self.spec.dims[name].equals is None}
         spec = self._case(sizes).spec
         whole = complete_sizes(spec, {**whole_scalars(self.spec, self.scalars), **free})
-        return {name: whole[name] for name in {**sizes, **spec.dims}}
+        return {**sizes, **{name: whole[name] for name in spec.dims}}
 
     def _broken_assumption(self, sizes: Mapping[str, int]) -> str:
         """A condition that calls of the case for these sizes promise, and these sizes do not meet."""
@@ -181,4 +185,5 @@ class Simulator:
 
 def _sizes_in(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]:
     """Those of the dims of a kernel that runs first, of the sizes of a call."""
-    return complete_sizes(spec, {name: size for name, size in sizes.items() if name in spec.dims})
+    free = (name for name, dim in spec.dims.items() if dim.equals is None and name in sizes)
+    return complete_sizes(spec, {name: sizes[name] for name in free})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from wavespec.emit.bound_checks import all_inside, fits_32_bits, is_bounded, of_blocks
 from wavespec.emit.element_runs import ElementRun, ElementRuns, run_of
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
@@ -26,6 +26,8 @@ _ROW_OF_ZEROS = 2048
 # Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
 # which are as fast, and that of one at another place would be a fault.
 _STREAMED_BYTES = 16
+_INDEX_BYTES = 4
+"""Of an element of the vectors by which places and checks of others are computed."""
 _LOCAL = "#iree_codegen.workgroup_local"
 
 
@@ -51,7 +53,7 @@ class CpuMemory(Emitter):
     def run(self, ops: Sequence[Op], start: int) -> int:
         """Loads, stores, atomic operations or sums with bound checks that follow each other."""
         first, stop = ops[start], start + 1
-        while stop < len(ops) and _joins(first, ops[stop]):
+        while stop < len(ops) and self._joins(first, ops[stop]):
             stop += 1
         if stop > start + 1:
             if first.is_(ACCUMULATE):
@@ -60,8 +62,18 @@ class CpuMemory(Emitter):
                 self._checked(ops[start:stop])
         return stop if stop > start + 1 else start
 
+    def _joins(self, first: Op, other: Op) -> bool:
+        """Whether an operation shares the test of the one before, which those that read zeros do not have."""
+        if first.is_(ACCUMULATE) and other.is_(ACCUMULATE):
+            return first["onto"] == other["onto"]
+        is_alike = first.name == other.name and self._may_read_zeros(first) == self._may_read_zeros(other)
+        return is_alike and is_bounded(first) and is_bounded(other)
+
     def _checked(self, ops: Sequence[Op]) -> None:
         """Loads, stores or atomic operations with bound checks: one test, two forms."""
+        ops = self._without_stored_runs(ops) if ops[0].is_(STORE) else ops
+        if not ops:
+            return
         types = [vector_type(op.result.vector.dtype, op.result.vector.elements) for op in ops if op.results]
 
         def form(*, masked: bool) -> list[str]:
@@ -77,7 +89,7 @@ class CpuMemory(Emitter):
         if all(self._may_read_zeros(op) for op in ops):
             self._chosen(ops)
             return
-        condition = self.indices.holds(_all_inside(ops))
+        condition = self.indices.holds(all_inside(ops))
         result = self.function.either(condition, lambda: form(masked=False), lambda: form(masked=True), types)
         for number, op in enumerate(op for op in ops if op.results):
             self.values[op.result.name] = (Part(f"{result}#{number}", op.result.vector.elements),)
@@ -98,15 +110,34 @@ class CpuMemory(Emitter):
             return []
 
         for op in stores:
-            whole = self.indices.holds(_all_inside([op]))
+            whole = self.indices.holds(all_inside([op]))
             self.function.either(whole, partial(stored, op, masked=False), partial(in_part, op))
+
+    def _without_stored_runs(self, ops: Sequence[Op]) -> list[Op]:
+        """The stores but those of single elements that vectors are stored of."""
+        left, at = list[Op](), 0
+        lanes = self.machine.vector_bytes // _INDEX_BYTES if self.machine.element_masks else 1
+        while at < len(ops):
+            several, dtype = ops[at : at + lanes], ops[at].operands[0].vector.dtype
+            memory = self.function.memory_of(ops[at])
+            may_be = memory.mapped and lanes > 1 and all(map(_is_single, several))
+            run = run_of(several, dtype.bytes, self.indices) if may_be and not dtype.is_packed else None
+            if run is None or run.length < lanes or not self.elements.can_store(run, dtype):
+                left.append(ops[at])
+                at += 1
+                continue
+            values = ", ".join(self.function.whole(op.operands[0]) for op in several)
+            value = self.text.op(f"vector.from_elements {values} : {vector_type(dtype, lanes)}")
+            self.elements.store(run, dtype, self._start(memory), value)
+            at += lanes
+        return left
 
     def emit_load(self, op: Op) -> None:
         memory, elements = self.function.memory_of(op), op.result.vector.elements
         if self._may_read_zeros(op):
             self._chosen([op])
             return
-        if _bounded(op):
+        if is_bounded(op):
             self.values[op.result.name] = (Part(self._access(op, memory, masked=True), elements),)
             return
         sizes, offset = self.lanes.native_sizes(memory.dtype, elements), self.function.buffered(op, memory)
@@ -115,7 +146,7 @@ class CpuMemory(Emitter):
 
     def emit_store(self, op: Op) -> None:
         memory = self.function.memory_of(op)
-        if _bounded(op):
+        if is_bounded(op):
             self._access(op, memory, masked=True)
             return
         (value,), offset = op.operands, self.function.buffered(op, memory)
@@ -150,7 +181,7 @@ class CpuMemory(Emitter):
             )
             return []
 
-        checks = _all_inside(ops)
+        checks = all_inside(ops)
         if checks:
             self.function.either(self.indices.holds(checks), inside, lambda: form(masked=True, add=True))
         else:
@@ -205,8 +236,8 @@ class CpuMemory(Emitter):
         first, start = ops[0], ""
         for op in self._without_runs(ops):
             memory, vector = self.function.memory_of(op), op.result.vector
-            size, mask = memory.dtype.bytes, _of_blocks(op["mask"])
-            alike = op["memory"] == first["memory"] and mask == _of_blocks(first["mask"])
+            size, mask = memory.dtype.bytes, of_blocks(op["mask"])
+            alike = op["memory"] == first["memory"] and mask == of_blocks(first["mask"])
             behind = op["offset"].beyond(first["offset"]) if start and alike else None
             if behind is None or not 0 <= behind <= self._zeros_bytes // size - vector.elements:
                 first, behind = op, 0
@@ -329,7 +360,7 @@ class CpuMemory(Emitter):
             count = self.text.op(f"arith.select {holds}, {count}, {none} : index")
         if self.machine.masked_bits > memory.dtype.bits and are_words(memory.dtype, size):
             return self._masked_words(memory, offset, size, count, store, is_cut=valid is not None)
-        if valid is not None and not _fits_32_bits(valid):  # a mask is made of the lower half of its count
+        if valid is not None and not fits_32_bits(valid):  # a mask is made of the lower half of its count
             count = self._at_most(count, size)
         some = self.text.op(f"vector.create_mask {count} : {lanes}")
         if not store:
@@ -389,43 +420,5 @@ def local_memory(text: MlirText, elements: int, element: str, depth: int | None 
     return text.op(f'"memref.alloc"() {how} : () -> {type_}', depth), type_
 
 
-def _joins(first: Op, other: Op) -> bool:
-    """Whether an operation shares the test of the one before."""
-    if first.is_(ACCUMULATE) and other.is_(ACCUMULATE):
-        return first["onto"] == other["onto"]
-    return first.name == other.name and _bounded(first) and _bounded(other)
-
-
-def _bounded(op: Op) -> bool:
-    if op.is_(ATOMIC) and op.results:
-        return False
-    return op.is_(LOAD, STORE, ACCUMULATE, ATOMIC) and (bool(op["mask"]) or op.get("valid") is not None)
-
-
-def _fits_32_bits(number: Expr) -> bool:
-    return number.low is not None and number.low >= -(2**31) and number.high is not None and number.high < 2**31
-
-
-def _of_blocks(mask: Mask) -> Mask:
-    """The checks of the first elements of blocks, where tensors end with whole blocks: the same for all of a block."""
-
-    def first(left: Expr, right: Expr) -> Expr:
-        inside = left.constant_part()
-        block = math.gcd((left - inside).divisor, right.divisor)
-        return left - inside % block if block else left
-
-    return tuple((first(left, right), right) for left, right in mask)
-
-
-def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:
-    """The fewest comparisons that put every element of every access inside: of a family ``x + c < n`` the largest c."""
-    largest: dict[tuple[Expr, Expr], int] = {}
-    for op in ops:
-        elements = (op.result if op.results else op.operands[0]).vector.elements
-        pairs = list(op["mask"])
-        if (valid := op.get("valid")) is not None:
-            pairs.append((0 - valid + elements - 1, 0 - valid + valid))
-        for left, right in pairs:
-            key = (left - left.constant_part(), right)
-            largest[key] = max(largest.get(key, left.constant_part()), left.constant_part())
-    return tuple((base + constant, right) for (base, right), constant in largest.items())
+def _is_single(store: Op) -> bool:
+    return store.operands[0].vector.elements == 1 and store["valid"] is None

@@ -1,5 +1,5 @@
-"""Loads of single elements that are checked one by one go in; where their places differ in numbers alone, one vector
-comes out."""
+"""Loads or stores of single elements that are checked one by one go in; where their places differ in numbers alone, those
+of one vector come out."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ def _checks(masks: Sequence[Mask]) -> Checks | None:
 
 
 class ElementRuns:
-    """Writes loads of runs, 0 in place of what is not there: of neighbours by masks, of others from chosen addresses.
+    """Writes loads of runs, 0 in place of what is not there: of neighbours by masks, of others from chosen addresses; and
+    stores of neighbours.
 
     Args:
         masked_bits: the smallest elements that the machine leaves out of a vector one by one.
@@ -155,6 +156,33 @@ class ElementRuns:
             name = self._masked(run, dtype, self._add(start, run.places.rest[0]), mask)
         bits, type_ = _bits(run, dtype), vector_type(dtype, run.length)
         return name if bits == type_ else self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
+
+    def can_store(self, run: ElementRun, dtype: DType) -> bool:
+        """Whether masks of bits leave out what is not there, or is of another part, which takes two stores at most."""
+        return not self.masks_are_vectors and dtype.bits >= self.masked_bits and run.parts is not None and not run.asked
+
+    def store(self, run: ElementRun, dtype: DType, start: str, value: str) -> None:
+        """Store a vector, where `can_store`; ``start``: the address of the tensor."""
+        assert run.parts is not None
+        for part in self.indices.addends(run.places.shared):
+            start = self._add(start, part)
+        bits, type_, masks = _bits(run, dtype), vector_type(dtype, run.length), f"vector<{run.length}xi1>"
+        value = value if bits == type_ else self.text.op(f"arith.bitcast {value} : {type_} to {bits}")
+        mask = self._mask(run) or self.text.constant(1, masks)
+        if not run.parts.numbers:
+            self._store_masked(run, dtype, self._add(start, run.places.rest[0]), mask, value)
+            return
+        first, last = (without_remainders(run.places.rest[lane]) for lane in (0, -1))
+        for place, how in ((first, "eq"), (last - (run.length - 1) * dtype.bytes, "ne")):
+            part = self.vectors.compared(run.parts.numbers, (run.parts.numbers[0],) * run.length, how)
+            part = self.text.op(f"arith.andi {mask}, {part} : {masks}")
+            self._store_masked(run, dtype, self._add(start, place), part, value)
+
+    def _store_masked(self, run: ElementRun, dtype: DType, address: str, mask: str, value: str) -> None:
+        bits = _bits(run, dtype)
+        pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
+        types, how = f"({bits}, !llvm.ptr, vector<{run.length}xi1>) -> ()", f"<{{alignment = {dtype.bytes} : i64}}>"
+        self.text.do(f'"llvm.intr.masked.store"({value}, {pointer}, {mask}) {how} : {types}')
 
     def _add(self, address: str, bytes_: Expr) -> str:
         return self.text.op(f"arith.addi {address}, {self.indices.integer(bytes_, 64)} : i64")

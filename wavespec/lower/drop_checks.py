@@ -1,4 +1,4 @@
-"""Thread kernel in, thread kernel out: products are not asked in each step for what the end of their loop says."""
+"""Thread kernel in, thread kernel out: loads are not asked in each step for what the end of their loop says."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import ClassVar
 
 from wavespec.ir.expr import Expr, at_most, const, total
 from wavespec.ir.kernel import Kernel, Op, rewrite
-from wavespec.ir.thread_ops import FOR, LOAD, MMA
+from wavespec.ir.thread_ops import FOR, LOAD
 from wavespec.lower.base import Pass
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
 
 
 class DropChecks(Pass):
-    """Leave out checks of loads that hold in every step of the loop of products around them.
+    """Leave out checks of loads that hold in every step of the loop around them.
 
-    Before: elements along k are read at the places of a mapping, and ``at_k + in_k < K`` is checked of each.
-    After:  not where the loop over ``in_k`` ends at ``K - at_k``: what is left to check is the same in all steps.
+    Before: elements along k are read at the places of a mapping, and ``at_k + in_k < K`` is checked of each, of several
+            side by side in a step, as copies have, ``at_k + in_k + 17 < K``.
+    After:  not where the loop over ``in_k`` ends at ``K - at_k``, and has whole steps: what is left to check is the
+            same in all steps, and of several in one.
     """
 
     name: ClassVar[str] = "drop-checks"
@@ -30,8 +32,6 @@ class DropChecks(Pass):
         mapped = {memory.name for memory in kernel.memories if memory.mapped}
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not any(inner.is_(MMA) for inner in op.body.ops):
-                return (op,)
             ops = (_unchecked(inner, op, kernel) if _is_checked(inner, mapped) else inner for inner in op.body.ops)
             return (replace(op, region=replace(op.body, ops=tuple(ops))),)
 
@@ -48,13 +48,15 @@ def _unchecked(load: Op, loop: Op, kernel: Kernel) -> Op:
 
 
 def _holds_in(loop: Op, left: Expr, right: Expr, step: Expr) -> bool:
-    """Whether a place that grows by one with the index of a loop is less than a size up to the loop's end."""
+    """Whether a place that grows by one with the index of a loop is less than a size up to the loop's last step."""
     rest, name = left - step, loop["induction"]
     if name in rest.symbols or name in right.symbols:
         return False
     upper = loop["upper"]
     ends = upper.args if upper.kind == "min" else (upper,)
-    return any(at_most(_not_rounded(end) + rest, right) for end in ends)
+    size = loop["step"].value if loop["step"].is_const and loop["lower"] is const(0) else 1
+    behind = size - 1 if all(end.divisor % size == 0 for end in ends) else 0
+    return any(at_most(_not_rounded(end) + rest - behind, right) for end in ends)
 
 
 def _not_rounded(end: Expr) -> Expr:

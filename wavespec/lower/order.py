@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wavespec.lower.announce_columns import AnnounceColumns
 from wavespec.lower.announce_rows import AnnounceRows
 from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
@@ -140,6 +141,7 @@ PASSES: tuple[Pass, ...] = (
     SkipZeros(),
     SumBiasOnce(),
     AnnounceRows(),
+    AnnounceColumns(),
     HoistInvariants(),
     KeepNarrow(),
     LoadAhead(),

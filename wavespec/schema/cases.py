@@ -20,7 +20,7 @@ from wavespec.schema.resolve import (
     spec_with_override,
 )
 from wavespec.schema.whole_accesses import whole_accesses
-from wavespec.targets.names import ALIGNED
+from wavespec.targets.names import ALIGNED, ONE_LANE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
     cases = [case for case in (override.cases if override is not None else ()) if not is_for_others(plain, case)]
     if not cases and target in ALIGNED and (aligned := _with_whole_accesses(plain)):
         return aligned, TargetCase((), plain)
-    possible = (one for case in cases if (one := _target_case(plain, case)))
+    possible = (one for case in cases if (one := _target_case(plain, case, target)))
     return (*possible, TargetCase((), plain, is_default=bool(cases)))
 
 
@@ -78,7 +78,7 @@ def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> Tar
     return next(case for case in cases if all(holds(case, condition) for condition in case.when))
 
 
-def _target_case(plain: KernelSpec, case: Case) -> TargetCase | None:
+def _target_case(plain: KernelSpec, case: Case, target: str) -> TargetCase | None:
     """None where no call meets the conditions, as of a spec that gives a dim of its base one size."""
     changed = spec_with_override(plain, case)
     dims = narrowed_dims(plain.dims | plain.numbers, case.when, constant_values(changed))
@@ -91,7 +91,7 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase | None:
             "workloads": (),  # Those of all cases.
         }
     )
-    *before, spec = kernels_of(narrowed.with_own_schedule(case.schedule is not None))
+    *before, spec = kernels_of(narrowed.with_own_schedule(case.schedule is not None), one_lane=target in ONE_LANE)
     return TargetCase(case.when, spec, tuple(before), case)
 
 

@@ -106,12 +106,25 @@ def writing_value(
     return plain_kernel(spec, name, tensors, graph, _tiles_of_rows(dims))
 
 
-def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...]) -> KernelSpec:
-    """The kernel that writes an input with another order of its dims; those that stay side by side are one to it."""
+def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...], *, one_lane: bool = False) -> KernelSpec:
+    """The kernel that writes an input with another order of its dims."""
+    made = Tensor(shape=dims, dtype=spec.tensors[name].dtype, role="output")
+    return laid_out(spec, name, {made_name(spec, name): made}, one_lane=one_lane)
+
+
+def laid_out(spec: KernelSpec, name: str, output: Mapping[str, Tensor], *, one_lane: bool) -> KernelSpec:
+    """The kernel that writes a tensor to one with another order of its dims; those that stay side by side are one to
+    it.
+
+    Args:
+        one_lane: whether waves of the machine are one lane. What it writes has then one dim for those that are last,
+            along which vectors lie; the launch, which gives an address and sizes, does not mind.
+    """
     tensor = spec.tensors[name]
-    groups = _side_by_side(tensor.shape, dims)
+    ((made, written),) = output.items()
+    groups = _side_by_side(tensor.shape, written.shape)
     whole = {group: group[0] if len(group) == 1 else free_name(spec, "_".join(group)) for group in groups}
-    turned, made = free_name(spec, "turned"), made_name(spec, name)
+    turned = free_name(spec, "turned")
     at = {dim: place for group, one in whole.items() if len(group) > 1 for dim, place in _places(group, one).items()}
     row = next(group for group in groups if group[-1] == tensor.shape[-1])
     sides = (row, groups[-1])
@@ -119,16 +132,21 @@ def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...]) -> KernelS
     in_blocks = is_turned and all(_has_blocks(spec, side, tensor) for side in sides)
     tensors = {
         name: tensor.model_copy(update={"space": "shared" if is_turned and not in_blocks else "global"}),
-        made: Tensor(shape=dims, dtype=tensor.dtype, role="output"),
+        made: written,
     }
+    written_at = at
+    if one_lane and len(groups[-1]) > 1:
+        tensors[made], written_at = written.model_copy(update={"shape": tuple(whole.values())}), {}
     graph: list[AnyOp] = [
         Read(name=turned, tensor=name, dims=tuple(whole.values()), at=at),
-        Write(value=turned, to=made, at=at),
+        Write(value=turned, to=made, at=written_at),
     ]
     if in_blocks:
         tiles = _tiles_of_blocks(groups, row, whole)
+    elif is_turned:
+        tiles = _tiles_of_turn(groups, _sides_of_turn(spec, row, groups[-1], one_lane=one_lane), whole)
     else:
-        tiles = _tiles_of_turn(spec, groups, row, whole) if is_turned else _tiles_of_rows(tuple(whole.values()))
+        tiles = _tiles_of_rows(tuple(whole.values()))
     own = {one: Dim(equals=parse_expression(" * ".join(group))) for group, one in whole.items() if len(group) > 1}
     return plain_kernel(spec, name, tensors, graph, tiles, own)
 
@@ -162,16 +180,25 @@ def _tiles_of_rows(dims: Sequence[str]) -> list[AnyConstraint]:
     return found + [_workgroup(dim, 1, 2) for dim in outer[:-1]]
 
 
-def _tiles_of_turn(
-    spec: KernelSpec, groups: Sequence[tuple[str, ...]], row: tuple[str, ...], whole: Mapping[tuple[str, ...], str]
-) -> list[AnyConstraint]:
-    """Of what lies side by side before (``row``) and after; longer along one where the other is known to be short."""
-    sides = {row: _SIDE, groups[-1]: _SIDE}
-    for group, other in ((row, groups[-1]), (groups[-1], row)):
+def _sides_of_turn(
+    spec: KernelSpec, row: tuple[str, ...], behind: tuple[str, ...], *, one_lane: bool
+) -> dict[tuple[str, ...], int]:
+    """The tile of what lies side by side before (``row``) and after; longer along one where the other is known to be
+    short, or where this one is several dims and a machine reads and writes long rows faster."""
+    sides = {row: _SIDE, behind: _SIDE}
+    for group, other in ((row, behind), (behind, row)):
         size = _most_elements(spec, group)
         if size is not None and size < _SIDE // 2:
             sides[group] = max(_LEAST_SIDE, 1 << (size - 1).bit_length())
             sides[other] = 2 * _SIDE
+        elif one_lane and size is None and len(group) > 1 and len(other) == 1:
+            sides[group], sides[other] = 2 * _SIDE, _SIDE // 2
+    return sides
+
+
+def _tiles_of_turn(
+    groups: Sequence[tuple[str, ...]], sides: Mapping[tuple[str, ...], int], whole: Mapping[tuple[str, ...], str]
+) -> list[AnyConstraint]:
     found: list[AnyConstraint] = [
         _workgroup(whole[group], side, axis) for axis, (group, side) in enumerate(sides.items())
     ]

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from wavespec.diagnostics import WavespecError, Where, listing, quote
 from wavespec.ir.dtype import SCALED_PRODUCT
 from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.laid_out_results import obstacles, with_result_behind
 from wavespec.schema.language.base import Position
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.models import KernelSpec, Schedule, Space
@@ -43,9 +44,12 @@ class CannotMaterialize(WavespecError, code="cannot-materialize"):
         super().__init__(where, f"{quote(name)} cannot be materialized: {why}.", hints=[hint], about=[name])
 
 
-def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
+def kernels_of(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec, ...]:
     """The kernels that a call runs one after another, the last of which writes the results. What they hand on is called
     as it is in the spec, with `_made` behind it.
+
+    Args:
+        one_lane: whether waves of the machine are one lane.
 
     Raises:
         CannotMaterialize: something that the schedule names, at its place there.
@@ -63,6 +67,15 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
         _Asked(spec, schedule, product.name).check_dims(product.dims)
         making, rows = with_product_before(spec, product)
         return (*kernels_of(making), rows)
+    written = next((one for one in schedule.materialize if _is_written(spec, one)), None)
+    if written is not None:
+        asked = _Asked(spec, schedule, written)
+        asked.check_output()
+        asked.check_dims(spec.tensors[written].shape)
+        writing, behind = with_result_behind(spec, written, schedule.materialize[written], one_lane=one_lane)
+        span = schedule.key_span_of("materialize", written)
+        behind.was_written_at({(): Position(span)} if span else {})
+        return (*kernels_of(writing, one_lane=one_lane), behind)
     for name, own in sums_that_can_be_made(spec, schedule.materialize).items():
         _Asked(spec, schedule, name).check_dims(own)
     sums, spec = with_sums_before(spec)
@@ -76,7 +89,7 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
         if name in spec.tensors:
             found[name].check_input()
             found[name].check_dims(spec.tensors[name].shape)
-            kernel = writing_input(spec, name, dims)
+            kernel = writing_input(spec, name, dims, one_lane=one_lane)
         else:
             found[name].check_dims(values[name].dims)
             kernel = writing_value(
@@ -86,6 +99,10 @@ def kernels_of(spec: KernelSpec) -> tuple[KernelSpec, ...]:
         kernel.was_written_at({(): Position(span)} if span else {})
         kernels.append(kernel)
     return (*sums, *kernels, _reading(spec, schedule, values, kernels))
+
+
+def _is_written(spec: KernelSpec, name: str) -> bool:
+    return name in spec.tensors and spec.tensors[name].role != "input"
 
 
 def sources_of(
@@ -175,6 +192,10 @@ class _Asked:
             raise self.refused("the kernel writes it", "Name an input, or a value.")
         if tensor.is_strided:
             raise self.refused("it may have any strides", "Name the value that is read of it.")
+
+    def check_output(self) -> None:
+        for why, hint in obstacles(self.spec, self.name):
+            raise self.refused(why, hint)
 
     def value(self) -> _Value:
         """Of an entry that is no tensor."""

@@ -9,8 +9,10 @@ TARGETS: tuple[TargetName, ...] = get_args(TargetName)
 
 ALIGNED: frozenset[TargetName] = frozenset(("sm_90", "gfx942", "gfx950"))
 """Those whose wide accesses start at multiples of their size, so that kernels differ by what is known of rows."""
+ONE_LANE: frozenset[TargetName] = frozenset(("cpu",))
+"""Those whose waves are one lane with vectors, which find faster what lies side by side for longer."""
 WIDEST_BITS = 128
-"""Of an access of one lane there."""
+"""Of an access of one lane of those that are aligned."""
 
 
 def target_of(chosen: str) -> str:

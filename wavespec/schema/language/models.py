@@ -221,7 +221,8 @@ class Schedule(SpecModel):
     each with its dims in this order: `{a_tile: [M, K]}`. For a case. An operand that a product scales is written times
     its scales, an input with another order of its dims is the same input laid out anew, and of a reduction that a loop
     carries it is what the loop ends with. So it is of a product that a loop carries alone, which has the tiles and the
-    schedule then; each wave of the kernel that goes on from it has a row."""
+    schedule then; each wave of the kernel that goes on from it has a row. The output is written so to memory of the
+    call, and to where it belongs by a kernel behind this one."""
     parts: Annotated[dict[DimName, Annotated[int, Field(ge=2, le=1024)]], Field(max_length=1)] = Field(
         default_factory=dict[DimName, int], exclude_if=lambda value: not value
     )
