@@ -66,7 +66,7 @@ def kernels_of(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec,
     if product := product_that_can_be_made(spec, schedule.materialize):
         _Asked(spec, schedule, product.name).check_dims(product.dims)
         making, rows = with_product_before(spec, product)
-        return (*kernels_of(making), rows)
+        return (*kernels_of(making, one_lane=one_lane), rows)
     written = next((one for one in schedule.materialize if _is_written(spec, one)), None)
     if written is not None:
         asked = _Asked(spec, schedule, written)
