@@ -73,3 +73,12 @@ def test_what_a_loop_inside_decides_stays_checked() -> None:
 def test_waves_that_run_together_have_no_loop() -> None:
     kernel = ROW.kernel(waves("0", ALL, True, "a", "b"))
     assert PeelWaves()(kernel, NVIDIA) is kernel
+
+
+def test_waves_whose_lanes_multiply_stand_apart_as_well() -> None:
+    product = '%c = dot %a, %a, %b {instruction = "lanes_f32", runs = 1, start = 0} : f32x16'
+    after = ROW.after(
+        PeelWaves(), CPU, waves("0", ALL, True, "a", "b").replace("store %b", f"{product}\n      store %c")
+    )
+    assert after.count("= dot") == 2
+    assert after.count("valid") == 4  # of the waves that stick out alone

@@ -81,7 +81,7 @@ def test_products_have_tiles_by_the_sizes_of_a_call() -> None:
         "N": 128,
         "K": 16,
     }  # no row starts where a wide access may
-    assert tiles(spec, "cpu", M=1, N=4096, K=4096)["M"] == 64
+    assert [tiles(spec, "cpu", M=rows, N=4096, K=4096)["M"] for rows in (1, 2, 64)] == [1, 64, 64]
 
 
 def test_steps_stay_in_pixels_whose_elements_are_vectors() -> None:

@@ -77,8 +77,9 @@ class CpuProducts(Emitter):
         assert row is not None
         _, b, acc = op.operands
         spread = self._spread_runs(op, row)
-        result = self._multiplied(row, spread, self.function.whole(b), self.function.whole(acc))
-        self.values[op.result.name] = (Part(result, acc.vector.elements),)
+        width = acc.vector.elements  # of a tile that is narrower than a register, as many
+        result = self._multiplied(row, spread, self.function.whole(b), self.function.whole(acc), width)
+        self.values[op.result.name] = (Part(result, width),)
 
     def emit_cast(self, op: Op) -> None:
         """Of what instructions may round that know no numbers below the smallest normal one."""
@@ -206,9 +207,9 @@ class CpuProducts(Emitter):
         pairs = zip(bias, self.function.parts(b, [size] * len(bias)), strict=True)
         return tuple(Part(self._multiplied(row, every, part.name, total.name), total.size) for total, part in pairs)
 
-    def _multiplied(self, row: MatrixInstruction, left: str, right: str, total: str) -> str:
+    def _multiplied(self, row: MatrixInstruction, left: str, right: str, total: str, width: int = 0) -> str:
         """Groups along k multiplied and added into ``total``; multiply-add-pairs has no accumulator of its own."""
-        width, intrinsic = self.lanes.width(row.acc.dtype), row.emit.rpartition(":")[2]
+        width, intrinsic = width or self.lanes.width(row.acc.dtype), row.emit.rpartition(":")[2]
         lanes = vector_type(row.acc.dtype, width)
         if intrinsic == "fma":
             return self.text.op(f"math.fma {left}, {right}, {total} : {lanes}")

@@ -96,7 +96,7 @@ class _Joiner:
             with_nodes(op, {whole % of: (whole + branch) % of, whole // of: (whole + branch) // of})
             for op, (whole, of) in zip(single, numbers, strict=True)
         ]
-        return *lets, *_branches(pack, single, within, together, branch, self.fresh)
+        return *lets, *branches(pack, single, within, together, branch, self.fresh)
 
     def _digits(self, number: tuple[Expr, Expr], count: int, known: _Known) -> tuple[list[Op], _Digits]:
         """Digits of a number, and what names them: a division once, then a carry for each vector.
@@ -129,7 +129,7 @@ class _Joiner:
         return self.symbols[-1]
 
 
-def _branches(
+def branches(
     pack: Op, single: Sequence[Op], within: Expr, together: tuple[Op, ...], induction: Expr, fresh: Callable[[str], str]
 ) -> tuple[Op, ...]:
     """The vector as it is loaded together where ``within`` is 1, else element by element."""

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, attribute_pairs, rewrite
-from wavespec.ir.tile_ops import MMA
+from wavespec.ir.tile_ops import MMA, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import NoMatrixInstruction
 from wavespec.lower.tile_properties import products_have_three_operands
+from wavespec.ops.index_map import contiguous_dim
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
@@ -21,6 +22,7 @@ class MultiplyByLanes(Pass):
     Before: an mma may have operands of any number of dims.
     After:  those whose instruction multiplies vectors are a `dot`, of operands in the types that this takes; those that
             lanes add up, of elements along k that they share out, are products of elements and a `reduce` of these.
+            Vectors of results run along the last dims of the second factor of a `dot`.
     Errors: ``no-matrix-instruction`` at the hardware constraint, or at the mma that names its instruction.
     """
 
@@ -32,7 +34,7 @@ class MultiplyByLanes(Pass):
 
         def change(op: Op) -> tuple[Op, ...]:
             row = _instruction(kernel, op, machine)
-            return (op,) if row is None else _by_lanes(op, row, fresh)
+            return (op,) if row is None else _by_lanes(_with_vectors_last(kernel, op, row), row, fresh)
 
         return replace(kernel, body=rewrite(kernel.body, change, MMA))
 
@@ -49,6 +51,24 @@ def _instruction(kernel: Kernel, op: Op, machine: Machine) -> MatrixInstruction 
         where = op.span if op.get("variant") else kernel.distribution.instruction_span or op.span
         raise NoMatrixInstruction(where, left.name, acc.name, written, machine)
     return found
+
+
+def _with_vectors_last(kernel: Kernel, op: Op, row: MatrixInstruction) -> Op:
+    """The same product, its second factor the one whose elements lie side by side as vectors of results do: one element
+    of the first meets all of a vector."""
+    if row.adds_across:
+        return op
+    first, second, acc = op.operands
+    reads = [known for known in kernel.walk() if known.is_(READ)]
+    last = {read.result.name: contiguous_dim(read, kernel.memory(read["memory"])) for read in reads}
+    if not last.keys() >= {first.name, second.name}:
+        return op
+    side, other = last[first.name], last[second.name]
+    if side not in acc.tile.dims or side in second.tile.dims:
+        return op
+    written = {kernel.memory(known["memory"]).contiguous_dim for known in kernel.walk() if known.is_(WRITE)}
+    is_turned = other not in acc.tile.dims or (side in written and other not in written)
+    return replace(op, operands=(second, first, acc)) if is_turned else op
 
 
 def _by_lanes(op: Op, row: MatrixInstruction, fresh: Callable[[str], str]) -> tuple[Op, ...]:

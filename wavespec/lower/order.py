@@ -73,6 +73,7 @@ from wavespec.lower.strip_tiles import StripTiles
 from wavespec.lower.sum_apart import SumApart
 from wavespec.lower.sum_bias_once import SumBiasOnce
 from wavespec.lower.tile_to_thread import TileToThread
+from wavespec.lower.turn_runs import TurnRuns
 from wavespec.lower.unroll_batches import UnrollBatches
 from wavespec.lower.walk_grid import WalkGrid
 from wavespec.lower.walk_rows import WalkRows
@@ -134,6 +135,7 @@ PASSES: tuple[Pass, ...] = (
     PeelWaves(),
     ShareQuotients(),
     JoinRemainders(),
+    TurnRuns(),
     ReadInPlace(),
     FetchAhead(),
     DropChecks(),

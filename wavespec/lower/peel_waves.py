@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from wavespec.ir.expr import Expr, at_most, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.rewriting import copied
-from wavespec.ir.thread_ops import DOT, FOR, LOAD, MMA, STORE
+from wavespec.ir.thread_ops import FOR, LOAD, MMA, STORE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
@@ -27,7 +27,7 @@ class PeelWaves(Pass):
     Before: a loop over waves loads and stores as much of a row as there is (``valid``), which the last wave alone may
             have less of than it could.
     After:  the loop stands there twice: up to the first wave that sticks out of its row, with plain accesses, and from
-            there on as it was.  Loops of products stay one, and such of very much code.
+            there on as it was.  Loops of products of matrices stay one, and such of very much code.
     """
 
     name: ClassVar[str] = "peel-waves"
@@ -44,7 +44,7 @@ class PeelWaves(Pass):
 def _peeled(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, ...]:
     inside = [op for op in loop.walk() if op is not loop]
     most = _MOST_OPS if any(op.is_(FOR) for op in inside) else _MOST_AT_ONCE
-    if loop.operands or loop["step"] != const(1) or len(inside) > most or any(op.is_(MMA, DOT) for op in inside):
+    if loop.operands or loop["step"] != const(1) or len(inside) > most or any(op.is_(MMA) for op in inside):
         return (loop,)
     found = [*_rooms(loop, inside, kernel)]
     if not found:

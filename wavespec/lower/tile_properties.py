@@ -14,6 +14,7 @@ from wavespec.ir.tile_ops import (
     CLUSTER_EXTREME,
     CLUSTER_SUM,
     COPY,
+    DOT,
     ELEMENTWISE,
     EXTRACT,
     INDEX,
@@ -59,7 +60,7 @@ def unit_dims_are_dropped(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     units = {split.dim for split in plan.workgroup if split.tile == 1} - {split.dim for split in plan.loops}
     units -= {op.get("dim") for op in kernel.walk() if not op.is_(INDEX, SIZE)}
     units -= {op["k"] for op in kernel.walk() if op.is_(TOPK)}
-    for op in _products(kernel):
+    for op in (*_products(kernel), *(op for op in kernel.walk() if op.is_(DOT))):
         lhs, rhs, acc = (set(value.tile.dims) for value in op.operands[:3])
         units -= {dim for own in (lhs, rhs) if len(own) == 2 for dim in own} | ((lhs & rhs) - acc)
     for op, value in _values(kernel):

@@ -44,6 +44,7 @@ from wavespec.schema.plans.decoded import (
 )
 from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.values_of_rows import MOST_WORDS, counted_dims, row_words
+from wavespec.schema.plans.vectors import in_vectors
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.products_before import product_alone, product_that_can_be_made
 from wavespec.schema.resolve import constant_values
@@ -83,6 +84,7 @@ def roles_of(spec: KernelSpec) -> Roles | None:
         with_sums=_with_sums(spec, roles),
         along_steps=_along_steps(spec, roles),
         product_before=_product_before(spec, roles),
+        vectors=in_vectors(spec, graph, types, roles),
     )
 
 
@@ -256,13 +258,14 @@ class _Graph:
             of_products = {dim for op in products for name in (op.lhs, op.rhs) for dim in self.types[name].dims}
             columns = [dim for dim in results if dim not in of_products]
         row, column = rows[-1] if rows else "", columns[-1] if columns else ""
+        whole = (*whole, *self._repeating(products, results, (row, column)))  # a workgroup has one product for all
         main = [dim for dim in self.loops if dim in self._summed(first)]
         direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
         steps = [*main, *(dim for dim in dict.fromkeys(direct) if dim not in main)]
         reads = {op.name: op for op in every(Read, self.ops)}
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
-        alone = tuple(dim for dim in results if dim not in {row, column})
+        alone = tuple(dim for dim in results if dim not in {row, column, *whole})
         is_made = not chained and is_decoded(looped, reads, self.types)
         is_beside = not chained and not is_made and is_used_beside(looped, reads, self.ops)
         roles = Roles(
@@ -298,6 +301,12 @@ class _Graph:
         once = self._decoded_once(roles, looped, reads)
         turned = self._turned(once, first, reads) if once is not None and roles.products == 1 else ()
         return replace(roles, decoded_once=once, turned=turned, columns_once=self._columns_once(roles, looped, reads))
+
+    def _repeating(self, products: Sequence[Mma], results: Sequence[str], sides: tuple[str, str]) -> list[str]:
+        """Short dims of results that no product has: parts of complex numbers, colours, a result and its derivative."""
+        own = {dim for op in products for dim in self.types[op.acc].dims}
+        others = [dim for dim in results if dim not in own and dim not in sides]
+        return [dim for dim in others if self.fixed.get(dim, _SHORT + 1) <= _SHORT]
 
     def _columns_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
         """Roles for a product of rows that are decoded in its loop, and columns that are written first, as they lie."""

@@ -139,6 +139,8 @@ class _Plan:
             yield from self._of_columns_once(roles, table)
         if roles.along_steps and with_cases:
             yield from ((_Plan(self.spec, roles.along_steps), entry) for entry in table.get("laid_out", ()))
+        if roles.vectors and with_cases:
+            yield from ((_Plan(self.spec, roles.vectors), entry) for entry in table.get("vectors", ()))
         for turned in roles.turned if with_cases else ():
             yield from ((_Plan(self.spec, turned), entry) for entry in table.get("turned", ()))
         once = roles.decoded_once and _Plan(self.spec, roles.decoded_once)

@@ -26,7 +26,7 @@ class Roles:
     steps: tuple[str, ...]
     """The dims of loops of which a step has a tile, that of the main loop first; all of a window."""
     alone: tuple[str, ...]
-    """Dims of results of which a workgroup has one element."""
+    """Dims of results of which a workgroup has one element, but where a table has a tile of the last one, `batch`."""
     walked: tuple[str, ...]
     """Other dims of loops, of which a step has one element."""
     whole: tuple[str, ...]
@@ -105,6 +105,8 @@ class Roles:
     """The same where kernels of their own lay operands out along the steps first."""
     laid_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """These operands, each with its dims in their order."""
+    vectors: Roles | None = None
+    """The same where vectors along results, and along an operand that is read where it lies, are of columns."""
     turned: tuple[Roles, ...] = ()
     """The same where columns are decoded in registers beside their product, from what is staged; rows that are decoded
     too are written first. Behind it, if there are scales: those where kernels of their own turn these round, so that
@@ -134,4 +136,5 @@ class Roles:
 
     def dim_of(self, role: str) -> str:
         """The dim of results that has a role, or none."""
-        return {"rows": self.rows, "columns": self.columns, "lines": self.lines}[role]
+        batch = self.alone[-1] if self.alone else ""
+        return {"rows": self.rows, "columns": self.columns, "lines": self.lines, "batch": batch}[role]

@@ -1,0 +1,56 @@
+"""What tiles on CPUs have of dims that products have not, and of few rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.schema.test_planned import HEAD, ROUTING, tiles
+from wavespec.schema.load import loads
+from wavespec.schema.plans.find_roles import roles_of
+
+COMPLEX = (
+    HEAD
+    + """
+dims: {M: {}, N: {}, K: {}, C: {value: 2}}
+tensors:
+  a: {shape: [M, K, C], dtype: f32}
+  b: {shape: [K, N, C], dtype: f32}
+  c: {shape: [M, N, C], dtype: f32, role: output}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {same: zero, other: zero}
+      body:
+        - left: {read: a, dims: [M, K], at: {C: 0}}
+        - right: {read: b, dims: [K, N], at: {C: 0}}
+        - turned: {read: b, dims: [K, N], at: {C: 1}}
+        - same: {mma: [left, right, same]}
+        - other: {mma: [left, turned, other]}
+  - part: {index: C}
+  - both: where(part == 0, steps.same, steps.other)
+  - {write: both, to: c}
+"""
+)
+
+
+def test_a_workgroup_has_all_of_a_short_dim_that_no_product_has() -> None:
+    """With one element of it, each product would be computed for each."""
+    for target in ("cpu", "sm_90"):
+        assert "C" not in tiles(loads(COMPLEX), target, M=256, N=256, K=256, C=2)
+
+
+def test_a_long_dim_that_no_product_has_is_one_by_one() -> None:
+    roles = roles_of(loads(COMPLEX.replace("{value: 2}", "{value: 64}")))
+    assert roles is not None and roles.alone == ("C",)
+
+
+@pytest.mark.parametrize(("columns", "tile"), [(24, 1024), (1000, 1024), (4000, 4096)])
+@pytest.mark.parametrize("rows", [1, 50, 8192])
+def test_what_is_looked_up_for_each_row_is_in_one_tile(rows: int, columns: int, tile: int) -> None:
+    """A tile more of it would multiply again."""
+    assert tiles(loads(ROUTING), "cpu", T=rows, E=128, K=4096, D=columns)["D"] == tile
+
+
+def test_one_row_has_tiles_of_one() -> None:
+    assert tiles(loads(ROUTING), "cpu", T=1, E=128, K=4096, D=1000)["T"] == 1
