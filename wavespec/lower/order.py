@@ -73,8 +73,10 @@ from wavespec.lower.tile_to_thread import TileToThread
 from wavespec.lower.unroll_batches import UnrollBatches
 from wavespec.lower.walk_grid import WalkGrid
 from wavespec.lower.walk_rows import WalkRows
+from wavespec.lower.widen_sums import WidenSums
 
 PASSES: tuple[Pass, ...] = (
+    WidenSums(),
     ScaleProducts(),
     ScaleOperands(),
     SplitOperands(),
