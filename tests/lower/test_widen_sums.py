@@ -38,12 +38,12 @@ def test_a_running_sum_and_what_it_starts_from_are_f64_where_the_machine_has_the
         %none.1 = cast %none : tile<M: 4, f64>
         %before.4 = iterate %none.1 {dim = "N", extent = [N], induction = "at_N", step = [64], unroll = 1} : tile<M: 4, f64> (%before.2 : tile<M: 4, f64>) do
           %part = read {memory = "x", origin = (("M", [wg0*4],), ("N", [at_N],),)} : tile<M: 4, N: 64, f32>
-          %part.1 = cast %part : tile<M: 4, N: 64, f64>
-          %run.1 = scan %part.1, %before.2 {dim = "N", function = "add"} : tile<M: 4, N: 64, f64>
+          %part.2 = cast %part : tile<M: 4, N: 64, f64>
+          %run.1 = scan %part.2, %before.2 {dim = "N", function = "add"} : tile<M: 4, N: 64, f64>
           %run = cast %run.1 : tile<M: 4, N: 64, f32>
           write %run {memory = "x", origin = (("M", [wg0*4],), ("N", [at_N],),)}
-          %part.2 = cast %part : tile<M: 4, N: 64, f64>
-          %before.3 = reduce %part.2, %before.2 {dim = "N", divided = false, function = "add", origin = (("N", [at_N],),), size = [N]} : tile<M: 4, f64>
+          %part.1 = cast %part : tile<M: 4, N: 64, f64>
+          %before.3 = reduce %part.1, %before.2 {dim = "N", divided = false, function = "add", origin = (("N", [at_N],),), size = [N]} : tile<M: 4, f64>
           yield %before.3
         end
         %total = cast %before.4 : tile<M: 4, f32>
@@ -80,3 +80,21 @@ def test_what_else_uses_a_carried_sum_has_it_rounded() -> None:
 def test_extremes_which_do_not_round_stay(function: str) -> None:
     kernel = ROWS.kernel(RUNNING.replace('"add"', f'"{function}"'))
     assert WidenSums()(kernel, CPU) is kernel
+
+
+def test_a_sum_that_a_loop_adds_to_what_it_carries_starts_from_it() -> None:
+    apart = SUM.replace("reduce %part, %before {", "reduce %part {").replace("%before.1 =", "%here =")
+    added = apart.replace(
+        "      yield", '      %before.1 = elementwise %before, %here {function = "add"} : tile<M: 4, bf16>\n      yield'
+    )
+    kernel = WidenSums()(ROWS.kernel(added), NVIDIA)
+    (loop,) = (op for op in kernel.body if op.name == "iterate")
+    assert [op.name for op in loop.body.ops] == ["read", "cast", "reduce"]
+    assert loop.body.ops[-1].operands[1:] == loop.body.arguments
+
+
+def test_products_are_f64_where_the_machine_has_long_sums_so() -> None:
+    body = SUM.replace("bf16", "f32").replace('"add"', '"mul"')
+    kernel = WidenSums()(ROWS.kernel(body), CPU)
+    (loop,) = (op for op in kernel.body if op.name == "iterate")
+    assert [value.tile.dtype.name for value in loop.results] == ["f64"]

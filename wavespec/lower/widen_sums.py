@@ -9,7 +9,7 @@ from typing import ClassVar
 from wavespec.ir.dtype import DTYPES, DType, computed
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
 from wavespec.ir.rewriting import renamed
-from wavespec.ir.tile_ops import ITERATE, JOINED, REDUCE, SCAN
+from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, JOINED, REDUCE, SCAN
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.ops.joining import Joining
@@ -18,16 +18,18 @@ from wavespec.targets.machine import Machine
 
 _ROUNDED = ("add", "mul")
 """Functions that round; extremes do not."""
+_MADE_LONG = SCAN | JOINED | REDUCE
 
 
 class WidenSums(Pass):
     """Make running sums, and sums that steps carry, in a type that keeps the error of a long dim.
 
     Before: a scan has the type of its elements, and what a loop adds up has the type that the spec carries.
-    After:  running sums and products of f32 are made in the machine's type for them (`Machine.running_sums`) and
+    After:  running sums, and products, of f32 are made in the machine's type for long ones (`Machine.long_sums`) and
             rounded once.  A sum or product that a loop carries is in that type where such a scan starts from it, and in
             f32 where it is of smaller floats, so that it is not rounded in each step; what else the loop does with it
-            takes it rounded, as what is behind the loop does.
+            takes it rounded, as what is behind the loop does.  Sums of small floats that a loop adds to a carried value
+            start from it.
     """
 
     name: ClassVar[str] = "widen-sums"
@@ -35,53 +37,76 @@ class WidenSums(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)
-        wide = DTYPES[machine.running_sums] if machine.running_sums else None
-        body = (
-            kernel.body if wide is None else rewrite(kernel.body, lambda op: _running(op, wide, fresh), SCAN | JOINED)
-        )
-        return replace(kernel, body=rewrite(body, lambda op: _carried(op, fresh), ITERATE))
+        wide = DTYPES[machine.long_sums] if machine.long_sums else None
+        body = rewrite(kernel.body, lambda op: _carried(op, wide, fresh), ITERATE)
+        if wide is not None:
+            body = rewrite(body, lambda op: _in_long(op, wide, fresh), _MADE_LONG)
+        return replace(kernel, body=body)
 
 
-def _running(op: Op, wide: DType, fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    """A running sum or product of f32 made in ``wide``, between a conversion and another."""
-    kind = op.results[0].tile.dtype
-    if kind is not DTYPES["f32"]:
+def _in_long(op: Op, wide: DType, fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """What grows long of f32 made in ``wide``, between a conversion and another."""
+    if not _grows_long(op):
         return (op,)
     if op.is_(JOINED):
-        ways = [(how, str(_joining(how, kind)), str(_joining(how, wide))) for how in _ROUNDED]
-        combine = next((new for _, old, new in ways if op["running"] and op["combine"] == old), None)
-        if combine is None:
-            return (op,)
-        op = op.with_(combine=combine)
-    elif op["function"] not in _ROUNDED:
-        return (op,)
+        (way,) = (how for how in _ROUNDED if op["combine"] == _joining(how, DTYPES["f32"]))
+        op = op.with_(combine=_joining(way, wide))
     value, *init = op.operands
     before, operand = _cast(value, wide, op, fresh)
     result = _with_dtype(op.result, wide, fresh)
-    scan = replace(op, operands=(operand, *init), results=(result,))
-    return before, scan, _cast_to(result, op.result, op)
+    made = replace(op, operands=(operand, *init), results=(result,))
+    return before, made, _cast_to(result, op.result, op)
 
 
-def _joining(function: str, dtype: DType) -> Joining:
-    return Joining.of(function, dtype, identity(function, dtype))
+def _grows_long(op: Op) -> bool:
+    """Whether it is a running sum or product of f32, or a product, of which each factor's rounding stays to the end."""
+    if op.results[0].tile.dtype is not DTYPES["f32"]:
+        return False
+    if op.is_(JOINED):
+        return op["running"] and op["combine"] in [_joining(how, DTYPES["f32"]) for how in _ROUNDED]
+    return op.is_(SCAN, REDUCE) and op["function"] in (("mul",) if op.is_(REDUCE) else _ROUNDED)
 
 
-def _carried(loop: Op, fresh: Callable[[str], str]) -> tuple[Op, ...]:
+def _joining(function: str, dtype: DType) -> str:
+    return str(Joining.of(function, dtype, identity(function, dtype)))
+
+
+def _carried(loop: Op, wide: DType | None, fresh: Callable[[str], str]) -> tuple[Op, ...]:
     before, behind = list[Op](), list[Op]()
     for number, argument in enumerate(loop.body.arguments):
+        loop = _starting_from(loop, number)
         made = next((op for op in loop.body.ops if loop.body.yields[number] in op.results), None)
         if made is not None and made.operands[1:] == (argument,) and made.is_(REDUCE) and made["function"] in _ROUNDED:
-            dtype = _dtype_of_sum(loop, argument)
+            dtype = _dtype_of_sum(loop, argument, made, wide)
             if dtype is not argument.tile.dtype:
                 loop = _with_sum(loop, number, made, dtype, fresh, before, behind)
     return (*before, loop, *behind)
 
 
-def _dtype_of_sum(loop: Op, argument: Value) -> DType:
-    """The widest type of the scans that start from what is carried; small floats are f32."""
-    starts = [op.results[0].tile.dtype for op in loop.body.ops if op.is_(SCAN, JOINED) and argument in op.operands[1:]]
-    dtype = computed(argument.tile.dtype)
-    return max([dtype, *starts], key=lambda one: one.bits) if dtype.is_float else dtype
+def _starting_from(loop: Op, number: int) -> Op:
+    """The loop with a sum of small floats that it adds to a carried value as one that starts from it."""
+    body, argument, last = loop.body, loop.body.arguments[number], loop.body.yields[number]
+    added = next((op for op in body.ops if last in op.results and op.is_(ELEMENTWISE)), None)
+    if added is None or added["function"] != "add" or computed(argument.tile.dtype) is argument.tile.dtype:
+        return loop
+    parts = [value for value in added.operands if value is not argument]
+    made = next((op for op in body.ops if op.is_(REDUCE) and list(op.results) == parts), None)
+    if made is None or len(made.operands) > 1 or made["function"] != "add" or made["divided"]:
+        return loop
+    if made.result.type != last.type or _uses(body, made.result) > 1:
+        return loop
+    start = replace(made, operands=(*made.operands, argument), results=(last,))
+    ops = tuple(start if op is made else op for op in body.ops if op is not added)
+    return replace(loop, region=replace(body, ops=ops))
+
+
+def _dtype_of_sum(loop: Op, argument: Value, made: Op, wide: DType | None) -> DType:
+    """``wide`` where what grows long starts from what is carried; small floats are f32."""
+    starts = [op for op in loop.body.ops if op is made or (op.is_(SCAN, JOINED) and argument in op.operands[1:])]
+    if wide is not None and any(map(_grows_long, starts)):
+        return wide
+    dtype = argument.tile.dtype
+    return computed(dtype) if dtype.is_float else dtype
 
 
 def _with_sum(
