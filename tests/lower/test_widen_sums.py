@@ -98,3 +98,24 @@ def test_products_are_f64_where_the_machine_has_long_sums_so() -> None:
     kernel = WidenSums()(ROWS.kernel(body), CPU)
     (loop,) = (op for op in kernel.body if op.name == "iterate")
     assert [value.tile.dtype.name for value in loop.results] == ["f64"]
+
+
+def test_flags_are_carried_as_the_numbers_that_they_are_joined_in() -> None:
+    """Else no lane could carry what it has so far, nor could workgroups share out the loop."""
+    flags = """
+        %none = register {value = 0} : tile<M: 4, bool>
+        %some = iterate %none {dim = "N", extent = [N], induction = "at_N", step = [64], unroll = 1} : tile<M: 4, bool> (%p : tile<M: 4, bool>) do
+          %part = read {memory = "x", origin = (("M", [wg0*4],), ("N", [at_N],),)} : tile<M: 4, N: 64, bool>
+          %ones = cast %part : tile<M: 4, N: 64, i32>
+          %so_far = cast %p : tile<M: 4, i32>
+          %joined = reduce %ones, %so_far {dim = "N", divided = false, function = "maximum", origin = (("N", [at_N],),), size = [N]} : tile<M: 4, i32>
+          %p.1 = cast %joined : tile<M: 4, bool>
+          yield %p.1
+        end
+        write %some {memory = "y", origin = (("M", [wg0*4],),)}
+    """
+    kernel = WidenSums()(ROWS.kernel(flags), NVIDIA)
+    (loop,) = (op for op in kernel.body if op.name == "iterate")
+    assert [value.tile.dtype.name for value in loop.results] == ["i32"]
+    assert [op.name for op in loop.body.ops] == ["read", "cast", "reduce"]
+    assert [op.name for op in kernel.body[-2:]] == ["cast", "write"]

@@ -9,7 +9,7 @@ from typing import ClassVar
 from wavespec.ir.dtype import DTYPES, DType, computed
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
 from wavespec.ir.rewriting import renamed
-from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, JOINED, REDUCE, SCAN
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, JOINED, REDUCE, SCAN
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.ops.joining import Joining
@@ -29,7 +29,7 @@ class WidenSums(Pass):
             rounded once.  A sum or product that a loop carries is in that type where such a scan starts from it, and in
             f32 where it is of smaller floats, so that it is not rounded in each step; what else the loop does with it
             takes it rounded, as what is behind the loop does.  Sums of small floats that a loop adds to a carried value
-            start from it.
+            start from it, and what a loop converts to join it, as flags, is carried as what it is joined in.
     """
 
     name: ClassVar[str] = "widen-sums"
@@ -73,14 +73,47 @@ def _joining(function: str, dtype: DType) -> str:
 
 def _carried(loop: Op, wide: DType | None, fresh: Callable[[str], str]) -> tuple[Op, ...]:
     before, behind = list[Op](), list[Op]()
-    for number, argument in enumerate(loop.body.arguments):
-        loop = _starting_from(loop, number)
+    for number in range(len(loop.operands)):
+        loop = _starting_from(_as_joined(loop, number, fresh, before, behind), number)
+        argument = loop.body.arguments[number]
         made = next((op for op in loop.body.ops if loop.body.yields[number] in op.results), None)
         if made is not None and made.operands[1:] == (argument,) and made.is_(REDUCE) and made["function"] in _ROUNDED:
             dtype = _dtype_of_sum(loop, argument, made, wide)
             if dtype is not argument.tile.dtype:
                 loop = _with_sum(loop, number, made, dtype, fresh, before, behind)
     return (*before, loop, *behind)
+
+
+def _as_joined(loop: Op, number: int, fresh: Callable[[str], str], before: list[Op], behind: list[Op]) -> Op:
+    """The loop with a value that it converts, joins to others and converts back carried as what it is joined in."""
+    body, argument, last = loop.body, loop.body.arguments[number], loop.body.yields[number]
+    back = next((op for op in body.ops if last in op.results and op.is_(CAST)), None)
+    made = back and next((op for op in body.ops if back.operands[0] in op.results and op.is_(REDUCE)), None)
+    if back is None or made is None or len(made.operands) < 2:
+        return loop
+    there = next((op for op in body.ops if made.operands[1] in op.results and op.is_(CAST)), None)
+    if there is None or there.operands != (argument,):
+        return loop
+    once = (argument, there.result, made.result, last)
+    if any(_uses(body, value) > 1 for value in once) or back.get("bias") or there.get("bias"):
+        return loop
+    start, value = _cast(loop.operands[number], made.result.tile.dtype, made, fresh)
+    end = _with_dtype(loop.results[number], made.result.tile.dtype, fresh)
+    before.append(start)
+    behind.append(_cast_to(end, loop.results[number], made))
+    region = replace(
+        body,
+        arguments=_put(body.arguments, number, there.result),
+        ops=tuple(op for op in body.ops if op is not there and op is not back),
+        yields=_put(body.yields, number, made.result),
+    )
+    return replace(
+        loop, operands=_put(loop.operands, number, value), results=_put(loop.results, number, end), region=region
+    )
+
+
+def _put(values: tuple[Value, ...], number: int, value: Value) -> tuple[Value, ...]:
+    return (*values[:number], value, *values[number + 1 :])
 
 
 def _starting_from(loop: Op, number: int) -> Op:
@@ -137,11 +170,12 @@ def _with_sum(
     if any(argument in _used(inner) for op in ops for inner in op.walk()) or argument in body.yields:
         ops.insert(0, _cast_to(carried, argument, made))
 
-    def put(values: tuple[Value, ...], value: Value) -> tuple[Value, ...]:
-        return (*values[:number], value, *values[number + 1 :])
-
-    region = replace(body, arguments=put(body.arguments, carried), ops=tuple(ops), yields=put(body.yields, total))
-    return replace(loop, operands=put(loop.operands, start_value), results=put(loop.results, end), region=region)
+    region = replace(
+        body, arguments=_put(body.arguments, number, carried), ops=tuple(ops), yields=_put(body.yields, number, total)
+    )
+    return replace(
+        loop, operands=_put(loop.operands, number, start_value), results=_put(loop.results, number, end), region=region
+    )
 
 
 def _used(op: Op) -> tuple[Value, ...]:
