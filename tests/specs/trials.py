@@ -177,6 +177,7 @@ TRIALS = [
     Trial("nearest_code", {"M": 37, "N": 150, "K": 40}),
     Trial("covariance", {"N": 75, "D": 37}),
     Trial("kronecker", {"A": 3, "B": 5, "P": 7, "Q": 19}),
+    Trial("linear_attention", {"M": 37, "N": 75, "D": 40, "E": 24}),
     Trial("row_flags", {"M": 9, "N": 300}, special={"x": _flags}),
     Trial("linear_lora", {"M": 19, "N": 37, "K": 75, "R": 9}, {"alpha": 0.5}),
 ]
