@@ -33,3 +33,32 @@ def test_a_variant_that_there_is_not_is_a_mistake_of_its_spec_alone(tmp_path: Pa
     wrong = SMALL.replace("cpu: {params: {BLOCK_M: 24}}", cases)
     (first,), second = check_builds([loads(wrong), loads(SMALL)], ["cpu"], cache=CompileCache(tmp_path))
     assert first.code == "unknown-variant" and not second
+
+
+TRACE = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: trace
+dims: {B: {}, I: {}, J: {}}
+tensors:
+  a: {shape: [B, I, J], dtype: f32}
+  c: {shape: [B], dtype: f32, role: output}
+graph:
+  - none: {register: [B, J], dtype: f32, value: 0}
+  - rows:
+      iterate: I
+      carry: {total: none}
+      body:
+        - x: {read: a}
+        - total: {sum: x, dim: I, init: total}
+  - flat: {sum: rows.total, dim: J}
+  - {write: flat, to: c}
+"""
+
+
+def test_a_mistake_of_a_spec_without_tiles_is_told_once_in_its_own_names(tmp_path: Path) -> None:
+    """Cases and parts are the compiler's own there: seven mistakes of one spoke of `rows_total` and `total_of_none`."""
+    ((found,),) = check_builds([loads(TRACE, "trace.wave.yaml")], cache=CompileCache(tmp_path))
+    assert found.code == "untiled-dim" and found.targets == ("cpu", "sm_90", "gfx942", "gfx950") and not found.notes
+    assert "{register: [B], dtype: f32, value: 0}" in found.hints[0]
+    assert "flat: {sum: rows.total, dim: J, init: flat}" in found.hints[0]

@@ -145,16 +145,24 @@ def _merged(
             alike = replace(one, targets=())
             if part.case.case is None:
                 general.add(one)
-                stopped.setdefault(alike, []).append(part)
+                stopped.setdefault(_as_first(alike, stopped) if spec.is_planned else alike, []).append(part)
+            elif spec.is_planned and any(one.code == other.code and one.targets == other.targets for other in general):
+                continue  # cases are the compiler's own there
             elif one in general:
                 shared.add(alike)
             else:
                 stopped.setdefault(in_case(alike, part.case), []).append(part)
     defaults = {one for one, those in stopped.items() if all(part.case.is_default for part in those)} - shared
+    defaults = set[Diagnostic]() if spec.is_planned else defaults
     return _once_for_variants(
         _for_targets(in_case(one, those[0].case) if one in defaults else one, those, spec)
         for one, those in stopped.items()
     )
+
+
+def _as_first(found: Diagnostic, known: Iterable[Diagnostic]) -> Diagnostic:
+    """The first of those known that say the same at the same place, whatever their hints; else what was found."""
+    return next((one for one in known if replace(one, hints=()) == replace(found, hints=())), found)
 
 
 def _once_for_variants(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

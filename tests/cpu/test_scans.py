@@ -10,7 +10,7 @@ import torch
 from tests.cpu.test_rows import TORCH, kernel
 from tests.ops.scans import Scans
 from tests.rungs import often
-from wavespec.schema import load
+from wavespec.schema import load, loads
 from wavespec.sim.reference import reference
 from wavespec.targets.machine import machines
 
@@ -49,3 +49,33 @@ def test_cumsum_is_as_close_as_torch(shape: tuple[int, int]) -> None:
     assert got.shape == x.shape
     theirs = (x.cumsum(1).double() - exact).abs().max() if x.numel() else 0
     assert not x.numel() or (got.double() - exact).abs().max() <= 2 * theirs
+
+
+PLANNED = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: running
+dims: {{A: {{}}, N: {{}}, B: {{}}}}
+tensors:
+  x: {{shape: [A, N, B], dtype: {dtype}}}
+  y: {{shape: [A, N, B], dtype: {dtype}, role: output}}
+graph:
+  - none: {{register: [A, B], dtype: {dtype}, value: 0}}
+  - rows:
+      iterate: N
+      carry: {{before: none}}
+      body:
+        - part: {{read: x}}
+        - run: {{cumsum: part, dim: N, init: before}}
+        - before: {{sum: part, dim: N, init: before}}
+        - {{write: run, to: y}}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+@pytest.mark.parametrize("shape", [(2, 20_000, 1), (1, 5000, 9)], ids=str)
+def test_long_dims_err_as_torch_whatever_a_spec_carries(dtype: str, shape: tuple[int, int, int]) -> None:
+    """torch adds up f32 in f64, and small floats in f32."""
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(1)).to(TORCH[dtype])
+    got, exact = kernel(loads(PLANNED.format(dtype=dtype)))(x), x.double().cumsum(1)
+    assert (got.double() - exact).abs().max() <= 2 * (x.cumsum(1).double() - exact).abs().max()

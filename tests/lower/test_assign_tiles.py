@@ -7,6 +7,7 @@ import pytest
 from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines, run
 from tests.lower.ir_text import Text
 from tests.lower.ir_text import lines as text
+from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.printer import print_kernel
@@ -317,3 +318,29 @@ def test_one_tile_of_a_cpu_is_longer_than_what_it_sums_at_once(machine: Machine)
     for k in (3, 257, 512):
         report, expected = run(spec, machine, {"M": 5, "N": 7, "K": k})
         assert report.findings == () and (report.tensors["c"] == expected).all()
+
+
+def test_a_tile_that_nobody_wrote_is_told_where_it_is_used() -> None:
+    text = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: product
+dims: {M: {}, N: {}, K: {}}
+tensors:
+  a: {shape: [M, K], dtype: f16}
+  b: {shape: [N, K], dtype: f16}
+  c: {shape: [M, N], dtype: f32, role: output}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - k_loop:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - acc: {mma: [a_tile, b_tile, acc]}
+  - {write: k_loop.acc, to: c}
+targets: {gfx942: {params: {TILE_M: 40, WAVE_M: 40}}}
+"""
+    ((found, *_),) = check_builds([loads(text, "product.wave.yaml")], ["gfx942"])
+    assert found.code == "tile-not-divisible" and found.span and found.span.line == 18

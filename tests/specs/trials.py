@@ -130,6 +130,13 @@ def _slots(draw: Draw) -> Tensor:
     return places.masked_fill(torch.arange(draw.shape[0]) % 4 == 2, -1).to(draw.dtype)
 
 
+def _flags(draw: Draw) -> Tensor:
+    """A row without any, one with all, and some in each of the others."""
+    flags = torch.randint(0, 50, draw.shape, generator=draw.random) == 0
+    flags[0], flags[1] = False, True
+    return flags
+
+
 TRIALS = [
     Trial("attention_capped_window", {"B": 1, "H": 4, "G": 2, "M": 19, "N": 150, "D": 24, "E": 16}, {"scale": 0.3}),
     Trial(
@@ -170,5 +177,7 @@ TRIALS = [
     Trial("nearest_code", {"M": 37, "N": 150, "K": 40}),
     Trial("covariance", {"N": 75, "D": 37}),
     Trial("kronecker", {"A": 3, "B": 5, "P": 7, "Q": 19}),
+    Trial("linear_attention", {"M": 37, "N": 75, "D": 40, "E": 24}),
+    Trial("row_flags", {"M": 9, "N": 300}, special={"x": _flags}),
     Trial("linear_lora", {"M": 19, "N": 37, "K": 75, "R": 9}, {"alpha": 0.5}),
 ]

@@ -77,8 +77,10 @@ from wavespec.lower.turn_runs import TurnRuns
 from wavespec.lower.unroll_batches import UnrollBatches
 from wavespec.lower.walk_grid import WalkGrid
 from wavespec.lower.walk_rows import WalkRows
+from wavespec.lower.widen_sums import WidenSums
 
 PASSES: tuple[Pass, ...] = (
+    WidenSums(),
     ScaleProducts(),
     ScaleOperands(),
     SplitOperands(),

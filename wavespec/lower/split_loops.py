@@ -39,7 +39,8 @@ class SplitLoops(Pass):
         if plan.split == 1 or any(op.is_(MMA) for op in kernel.walk()):
             return kernel
         for why, hint in _obstacles(kernel, machine):
-            raise SplitNotPossible(plan.workgroups_span, plan.split, why, hint)
+            where = plan.workgroups_span or next((op.span for op in kernel.walk() if op.is_(ITERATE)), None)
+            raise SplitNotPossible(where, plan.split, why, hint)
         loops = [op for op in kernel.body if op.is_(ITERATE)]
         reductions = [op for loop in loops for op in loop.body.ops if op.is_(REDUCE) and op["dim"] == loop["dim"]]
         numbers = {op.result.name: number for number, op in enumerate(reductions)}

@@ -74,20 +74,23 @@ def tiles_of_waves(
         for dim, extent in ((op["m"], row.m), (op["n"], row.n), (op["k"], row.k)):
             issue[dim] = math.lcm(extent, issue.get(dim, 1))
     free = {op[name] for op, _ in products for name in ("m", "n")}
+    # Of tiles that nobody wrote, a mistake is where they are used.
+    used = {op[name]: op.span for op, _ in reversed(products) for name in ("m", "n", "k")}
     tiles: dict[str, int] = {}
     for split in plan.workgroup:
         wave = written.get(split.dim)
         tile = wave.tile if wave else split.tile
         if machine.register_tile == "instruction":
             tile = issue.get(split.dim, split.tile if products else tile)
-        where, part = (wave.span if wave else None) or split.span, issue.get(split.dim, 1)
+        place, part = split.span or used.get(split.dim), issue.get(split.dim, 1)
+        where = (wave.span if wave else None) or place
         if machine.register_tile == "wave" and tile % part:
             errors.append(
                 TileNotDivisible(where, f"wave tile of {split.dim}", tile, "the matrix instruction's extent", part)
             )
         elif split.tile % tile:
             by = "the wave tile" if machine.register_tile == "wave" else "the matrix instruction's extent"
-            errors.append(TileNotDivisible(split.span, f"workgroup tile of {split.dim}", split.tile, by, tile))
+            errors.append(TileNotDivisible(place, f"workgroup tile of {split.dim}", split.tile, by, tile))
         tiles[split.dim] = tile
     for split in plan.loops:
         part = issue.get(split.dim, 1)
@@ -106,7 +109,11 @@ def tiles_of_waves(
         if split.tile % part:
             errors.append(
                 TileNotDivisible(
-                    split.span, f"tile of {split.dim}", split.tile, "the matrix instruction's extent", part
+                    split.span or used.get(split.dim),
+                    f"tile of {split.dim}",
+                    split.tile,
+                    "the matrix instruction's extent",
+                    part,
                 )
             )
     has_tile = {split.dim for split in (*plan.workgroup, *plan.loops)}

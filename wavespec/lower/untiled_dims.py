@@ -9,6 +9,7 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.op import Op
 from wavespec.ir.tile_ops import ACROSS, MMA, REDUCE, TAKE, TOPK, WRITE
+from wavespec.lower.base import written_name
 from wavespec.ops.index_map import moved_dims
 
 _AXES = 5
@@ -50,7 +51,7 @@ def reduction_split(kernel: Kernel, op: Op) -> ReductionSplit:
     parts = "Or let each workgroup write what its part has, along a dim of parts, and join these in a second kernel: "
     hints = [
         f"Write {{tiling: {dim}, tile: {_TILE}}} in place of {{workgroup: {dim}, ...}}, so that one workgroup has all "
-        f"of it, and go through it in a loop: {_loop(op)}.",
+        f"of it, and go through it in a loop: {_loop(kernel, op)}.",
         *_combined(kernel, op),
         f"{parts}'How to split a kernel in two' in docs/splitting.md.",
     ]
@@ -72,7 +73,7 @@ def _hints(kernel: Kernel, dim: str) -> list[str]:
     if not joins:
         return [f"Add {{workgroup: {dim}, tile: {_TILE}, axis: {_free_axis(kernel)}}} to 'constraints'."]
     hints = [
-        f"Go through '{dim}' in a loop: {_loop(joins[0])}; where there are 'constraints', with "
+        f"Go through '{dim}' in a loop: {_loop(kernel, joins[0])}; where there are 'constraints', with "
         f"{{tiling: {dim}, tile: {_TILE}}} among them."
     ]
     is_written = any(op.is_(WRITE) and dim in op.operands[0].tile.dims for op in every)
@@ -81,22 +82,28 @@ def _hints(kernel: Kernel, dim: str) -> list[str]:
     return [*hints, f"Or, where '{dim}' is never large: {whole}"]
 
 
-def _loop(op: Op) -> str:
-    """The statements that do what an operation does along all of a dim tile by tile."""
+def _loop(kernel: Kernel, op: Op) -> str:
+    """The statements that do what an operation does along all of a dim tile by tile, in the names of the spec."""
     result, dim = op.results[0], op["k"] if op.is_(MMA) else op["dim"]
-    name, dtype = result.name, result.tile.dtype
+    name, dtype = written_name(kernel, result), result.tile.dtype
+    operands = [written_name(kernel, operand) for operand in op.operands]
     if op.is_(MMA):
-        lhs, rhs, acc = (operand.name for operand in op.operands[:3])
+        lhs, rhs, acc = operands[:3]
         step = f"{{iterate: {dim}, carry: {{{name}: {acc}}}, body: [..., {name}: {{mma: [{lhs}, {rhs}, {name}]}}]}}"
         return f"'- steps: {step}', with '{lhs}' and '{rhs}' in its body, and 'steps.{name}' behind it"
     word, start = _REDUCTIONS.get(op["function"], ("", "")) if op.is_(REDUCE) else ("", "")
-    if not word or not dtype.is_float:
+    if not word or not dtype.is_float or _is_of_several(kernel, op):
         return f"'- steps: {{iterate: {dim}, carry: ..., body: [...]}}', with '{name}' and what it is made of inside"
-    part = op.operands[0].name
+    part = operands[0]
     zero = f"{{register: [{', '.join(result.tile.dims)}], dtype: {dtype.name}, value: {start}}}"
     join = f"{name}: {{{_word(op)}: {part}, dim: {dim}, init: {name}}}"
     step = f"{{iterate: {dim}, carry: {{{name}: start}}, body: [..., {join}]}}"
     return f"'- start: {zero}', '- steps: {step}', with '{part}' in its body, and 'steps.{name}' behind it"
+
+
+def _is_of_several(kernel: Kernel, op: Op) -> bool:
+    """Whether a statement joins several dims, or several values, of which the operation has one."""
+    return sum(other.is_(REDUCE) and other.node == op.node for other in kernel.walk()) > 1
 
 
 def _word(op: Op) -> str:

@@ -25,7 +25,11 @@ class ScanRow:
 
 
 SCANS: tuple[ScanRow, ...] = (
-    ScanRow("cumsum", "The sum of each element along a dim and all before it; small floats are summed in f32.", "add"),
+    ScanRow(
+        "cumsum",
+        "Each element along a dim and all before it, summed: small floats in f32, on CPUs f32 in f64.",
+        "add",
+    ),
     ScanRow("cumprod", "The product of each element along a dim and all before it.", "mul"),
     ScanRow("cummax", "The largest of each element along a dim and all before it; NaN behind a NaN.", "maximum"),
     ScanRow("cummin", "The smallest of each element along a dim and all before it; NaN behind a NaN.", "minimum"),

@@ -253,6 +253,9 @@ class _Graph:
         sides = [self._sides(op) for op in (*looped, *(within if chained else ()))]
         rows = [dim for dim in sides[0][0] if dim in results and all(dim in side[0] for side in sides)]
         columns = [dim for dim in sides[0][1] if dim in results]
+        if is_after := not rows:  # what the loop has made is multiplied by others behind it
+            behind = [dim for op in products if op not in within for side in self._sides(op) for dim in side]
+            rows = [dim for dim in dict.fromkeys(behind) if dim in results and dim not in columns]
         joined = not columns and not {*whole}.isdisjoint(sides[0][1])
         if joined:  # what is looked up, or computed, for each row
             of_products = {dim for op in products for name in (op.lhs, op.rhs) for dim in self.types[name].dims}
@@ -283,6 +286,7 @@ class _Graph:
             products=len({op.acc for op in looped}),
             joined=joined,
             behind=bool(within) and len(products) > len(within),
+            after=is_after and bool(rows),
             beside=is_beside,
             across=is_made and lies_across(looped, self.spec, self.ops, self.types, steps),
             decoded=is_made or is_beside or any(op.scales is not None for op in products),

@@ -66,6 +66,8 @@ class Roles:
     """Words of 32 bits of the largest value that is made of a row of a product then, by the most that its dims have."""
     behind: bool = False
     """Whether products behind the loop take what it has summed."""
+    after: bool = False
+    """Whether rows are those of such products alone, which have all of what the loop has summed."""
     beside: bool = False
     """Whether lanes compute with an operand of a product as well, which is one as it is read."""
     decoded: bool = False

@@ -115,6 +115,8 @@ class _Fitted:
     def _beside(self) -> dict[str, int]:
         """Tiles of the table, where several products beside each other share out the columns."""
         found, columns, parts = self.numbers("tile"), self.roles.columns, self.roles.products
+        if self.roles.after:  # what is summed is handed on to them
+            found |= {dim: min(found[dim], _WIDE) for dim in (self.roles.rows, columns) if dim in found}
         if parts > 1 and columns in found:
             found[columns] = max(min(found[columns], _NARROW), found[columns] >> (parts - 1).bit_length())
         return found
