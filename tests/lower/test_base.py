@@ -114,6 +114,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "restart-sums",
             "share-out-powers",
             "keep-narrow",
+            "keep-in-shared",
             "load-ahead",
         ),
     }
@@ -121,6 +122,6 @@ def test_passes_say_which_machines_they_are_for() -> None:
         *("strip-tiles", "split-chains", "sum-apart", "serialize-waves", "drop-checks", "skip-zeros"),
         *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan", "multiply-in-pairs"),
         *("peel-waves", "share-quotients", "join-remainders", "reduce-together", "announce-rows", "walk-rows"),
-        "announce-columns",
+        *("announce-columns", "turn-runs"),
         "sum-bias-once",
     }

@@ -126,6 +126,29 @@ def test_products_are_summed_in_blocks_of_what_their_instruction_sums_at_once() 
     assert rows.after(ShortenSums(), CPU, short) == lines(short)
 
 
+def test_products_of_lanes_are_summed_in_blocks_too_one_behind_the_other() -> None:
+    rows = ROWS.changed(("at_N in 0.. by 8", "at_N in 0.. by 2"))
+    body = """
+        %zero = constant {value = 0.0} : f32x16
+        %sums = for %zero {induction = "at_N", lower = [0], step = [2], unroll = 1, upper = [N]} : f32x16 (%part : f32x16) do
+          %factors = load {memory = "x", offset = [at_N]} : f32x2
+          %row = load {memory = "x", offset = [at_N]} : f32x16
+          %half = dot %factors, %row, %part {instruction = "lanes_f32", runs = 1, start = 0} : f32x16
+          %total = dot %factors, %row, %half {instruction = "lanes_f32", runs = 1, start = 1} : f32x16
+          yield %total
+        end
+        store %sums {memory = "y", offset = [0]}
+    """
+    after = rows.after(ShortenSums(), CPU, body)
+    assert 'induction = "at_N_block", lower = [0], step = [128]' in after
+    assert (
+        'induction = "at_N", lower = [at_N_block], step = [2], unroll = 1, upper = [min(N, at_N_block + 128)]' in after
+    )
+    assert '%sums.2 = elementwise %part.1, %sums.1 {function = "add"}' in after
+    also_used = body.replace("yield", 'store %half {memory = "y", offset = [0]}\n          yield')
+    assert rows.after(ShortenSums(), CPU, also_used) == lines(also_used)
+
+
 def up_to(longest: int) -> Text:
     """Rows of a size that is known to be at most that, and a result of another dim."""
     return ROWS.changed(

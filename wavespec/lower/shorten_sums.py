@@ -11,7 +11,7 @@ from typing import ClassVar
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, ceildiv, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, Value, VectorType, attribute_pairs, rewrite
-from wavespec.ir.thread_ops import ELEMENTWISE, FOR, MMA, MMA_ASYNC
+from wavespec.ir.thread_ops import DOT, ELEMENTWISE, FOR, MMA, MMA_ASYNC
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.thread_properties import is_of_lanes
@@ -81,7 +81,7 @@ def _chain(loop: Op, kernel: Kernel, machine: Machine) -> int:
     length, step, sizes = loop["upper"] - loop["lower"], loop["step"].value, kernel.all_sizes.values()
     is_whole = length in sizes or any(length == ceildiv(size, step) * step for size in sizes)
     longest = length.high if is_whole else None  # all of a dim, or unknown
-    rows = [instruction_of(op, machine) for op in loop.body.ops if op.is_(MMA)]
+    rows = [instruction_of(op, machine) for op in loop.body.ops if op.is_(MMA, DOT)]
     return min([_chain_of(row, longest) for row in rows], default=0)
 
 
@@ -99,10 +99,13 @@ def _sums(loop: Op, *, with_products: bool) -> tuple[bool, ...]:
     uses.update(value.name for value in body.yields)
     made = {op.result.name: op.operands for op in body.ops if op.is_(ELEMENTWISE) and op["function"] == "add"}
     if with_products:
-        made |= {op.result.name: op.operands[2:] for op in body.ops if op.is_(MMA)}
+        made |= {op.result.name: op.operands[2:] for op in body.ops if op.is_(MMA, DOT)}
+    dots = {op.result.name for op in body.ops if op.is_(DOT)}
 
     def is_sum(argument: Value, last: Value) -> bool:
         dtype = argument.vector.dtype
+        while last.name in dots and last.name in made and argument not in made[last.name] and uses[last.name] == 1:
+            (last,) = made[last.name]  # one product after the other
         if last.name not in made or not dtype.is_float or dtype.bits > 32:
             return False
         return argument in made[last.name] and uses[argument.name] == 1 and uses[last.name] == 1
