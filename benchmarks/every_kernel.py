@@ -165,7 +165,7 @@ def sizes_for_cases(artifact: KernelArtifact, known: Sequence[Sizes]) -> list[Si
         elements = sum(prod(parameter.shape(sizes)) for parameter in artifact.tensors)
         if elements > _MOST_ELEMENTS or work > _MOST_WORK:
             continue
-        member = artifact.member_for({**sizes, **artifact.dense(sizes)})
+        member = _case(artifact, sizes)
         aligned = all(size % _ALIGNED == 0 for size in drawn.values() if size > 16)
         before = found.get((member, aligned))
         if (before is None or work < before[0]) and _promised(artifact.members[member], sizes):
@@ -180,6 +180,12 @@ def completed(artifact: KernelArtifact, sizes: Sizes) -> Sizes:
         if dim.equals is not None:
             full[dim.name] = evaluate(dim.equals, full)
     return full
+
+
+def _case(artifact: KernelArtifact, sizes: Sizes) -> int:
+    """Which one a call of contiguous tensors takes that names no scalar; those that choose one have a default then."""
+    scalars = {one.name: int(one.default) for one in artifact.scalars if one.shapes and one.default is not None}
+    return artifact.member_for({**sizes, **scalars, **artifact.dense(sizes)})
 
 
 def _rounded(size: int, multiple: int) -> int:
@@ -290,7 +296,7 @@ def run_one(folder: Path, name: str, *, sanitized: bool = False) -> int:
     artifact = unpack_artifact(zlib.decompress((place / "kernel.z").read_bytes()))
     kernel = Kernel(_in_turn(artifact) if sanitized else artifact)
     row = Subject(plan["file"], name).row
-    cases = [kernel.artifact.member_for({**sizes, **kernel.artifact.dense(sizes)}) for sizes in plan["runs"]]
+    cases = [_case(kernel.artifact, sizes) for sizes in plan["runs"]]
     work = [(not prod(sizes.values()), prod(sizes.values())) for sizes in plan["runs"]]  # what is empty comes last
     least = {min((one for one in range(len(cases)) if cases[one] == case), key=work.__getitem__) for case in set(cases)}
     for number, sizes in enumerate(plan["runs"]):
