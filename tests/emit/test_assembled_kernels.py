@@ -39,7 +39,7 @@ SPILLS = {
     "attention_biased_bias_f16": {0: 280, 2: 76, 5: 20, 8: 60, 11: 88, 13: 56, 14: 280, 17: 84},
     "attention_biased_mask": {0: 20, 1: 8, 2: 92, 6: 12, 8: 8, 9: 76, 12: 176, 13: 68, 15: 140, 16: 40},
     "attention_extend": {0: 56, 1: 32},
-    "attention_f32": {3: 388, 4: 44},
+    "attention_f32": {3: 696, 4: 88},
     "attention_masked_causal": {3: 120},
     "attention_masked_window": {3: 176},
     "attention_paged": {7: 32},

@@ -74,7 +74,7 @@ class Loops(Emitter):
                 if least.value >= -(2**31) and most.value + step.value < 2**31:
                     bits = self.function.index_bits
                     lower, upper = (minimum(maximum(end, least), most) for end in (lower, upper))
-            if bits == 32 and _multiplies(op):
+            if bits == 32 and _products(op):
                 return bits, self._of_wave(lower), self._of_wave(upper), self.indices.integer(step, bits)
         begin, end, by = (self.indices.integer(one, bits) for one in (lower, upper, step))
         return bits, begin, end, by
@@ -86,13 +86,14 @@ class Loops(Emitter):
         that this loop and those behind it count.
 
         Of workgroups that stay, one on a processor: where several are, one multiplies while another computes its ends,
-        and to join these took more than it saved.
+        and to join these took more than it saved.  And of steps with several products: with the one of factors that are
+        decoded in registers the assembler serialised these (C7513).
         """
         kernel, plan = self.function.kernel, self.function.kernel.distribution
         alone = plan.persistent and self.function.machine.workgroups_together(plan.workers) == 1
         if self.same_in_wave is None or not alone:
             return False
-        loops = (op for op in kernel.walk() if op.is_(FOR) and _multiplies(op))
+        loops = (op for op in kernel.walk() if op.is_(FOR) and len(_products(op)) > 1)
         return any(self.counter_bits(op) == 64 for op in loops)
 
     def _of_wave(self, expr: Expr) -> str:
@@ -215,6 +216,6 @@ def _names(values: Iterable[Parts]) -> list[str]:
     return [part.name for parts in values for part in parts]
 
 
-def _multiplies(op: Op) -> bool:
-    """Whether a step of a loop has products that all lanes of a wave make together."""
-    return any(one.is_(MMA_ASYNC) for one in op.body.ops)
+def _products(op: Op) -> set[str]:
+    """Nodes of which a step of a loop has products that all lanes of a wave make together."""
+    return {one.node for one in op.body.ops if one.is_(MMA_ASYNC)}
