@@ -29,7 +29,8 @@ from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Case, KernelSpec, Space, TargetOverride
 from wavespec.schema.materialize import laid_out_anew
 from wavespec.schema.ops import Iterate, Mma, every
-from wavespec.schema.plans.find_roles import roles_of, with_tiled_loops
+from wavespec.schema.plans.find_roles import roles_of
+from wavespec.schema.plans.graph_roles import with_tiled_loops
 from wavespec.schema.plans.roles import Roles
 from wavespec.schema.plans.tiles import Tiles, has_producers, tiles_of
 from wavespec.schema.products_before import product_alone
