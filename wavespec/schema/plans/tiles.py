@@ -285,7 +285,12 @@ class _Fitted:
         return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in self.roles.staged)
 
     def _staged_once(self, tiles: Mapping[str, int]) -> int:
-        """Bytes of operands that no step has a part of, which wait in one buffer."""
+        """Bytes of operands that no step has a part of, which wait in one buffer.
+
+        Of 32 bits: of narrower ones, what a split loop hands on takes the rest.
+        """
+        if self.roles.bits < _WORD:
+            return 0
         operands = [(dims, bits) for dims, bits in self.roles.staged if {*self.roles.steps}.isdisjoint(dims)]
         return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in operands)
 
