@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
 from wavespec.ir.expr import Expr, rebuilt
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.nodes import replace
+
+
+def uses_of(op: Op) -> Iterator[Value]:
+    """Values that an operation takes, inside of its region as well."""
+    for one in op.walk():
+        yield from one.operands
+        yield from one.body.yields if one.region else ()
 
 
 def renamed(op: Op, names: Mapping[str, Value]) -> Op:

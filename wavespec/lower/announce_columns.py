@@ -9,12 +9,11 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op, attribute_pairs, rewrite
 from wavespec.ir.thread_ops import FOR, LOAD, MMA, STORE
+from wavespec.lower.announce_rows import LINE_BITS
 from wavespec.lower.base import Pass
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
 
-_LINE_BITS = 512
-"""Of a line of the caches."""
 _MOST_LINES = 32
 """Announced in one step; more are no hints but a load of their own."""
 
@@ -70,7 +69,7 @@ def _hints(loop: Op, outer: Op, mapped: set[str], kernel: Kernel) -> Iterator[Op
         if row not in last or last[row][0] < end:
             last[row] = end, op
     for (memory, row), (end, op) in last.items():
-        line = _LINE_BITS // op.result.vector.dtype.bits
+        line = LINE_BITS // op.result.vector.dtype.bits
         for behind in range(0, outer["step"].value, line):
             place = {"memory": memory, "offset": row + end + outer["step"] - behind}
             yield Op("prefetch", attributes=attribute_pairs(place), span=op.span)

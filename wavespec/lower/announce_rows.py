@@ -14,8 +14,10 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope
 from wavespec.targets.machine import Machine
 
-_LINE_BITS, _WORD_BITS = 512, 32
-"""Of a line of the caches, and of what a product spreads over a vector: an element, or a group of them along k."""
+LINE_BITS = 512
+"""Of a line of the caches."""
+_WORD_BITS = 32
+"""Of what a product spreads over a vector: an element, or a group of them along k."""
 
 
 class _Rows(NamedTuple):
@@ -73,7 +75,7 @@ def _rows(loop: Op, outer: Op, kernel: Kernel, inputs: set[str]) -> _Rows | None
     if len(loads) < 2 or any(op["memory"] != loads[0]["memory"] for op in loads):
         return None
     vector = loads[0].result.vector
-    line = _LINE_BITS // vector.dtype.bits
+    line = LINE_BITS // vector.dtype.bits
     if vector.elements * vector.dtype.bits > _WORD_BITS or loop["upper"].divisor % line:
         return None
     if loop["upper"] is const(line):  # as this makes them

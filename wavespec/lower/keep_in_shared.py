@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.dtype import DType
-from wavespec.ir.expr import const
-from wavespec.ir.kernel import Kernel, Memory, Op, Value
-from wavespec.ir.layout import row_major
-from wavespec.ir.rewriting import renamed
+from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.rewriting import renamed, uses_of
 from wavespec.ir.thread_ops import FOR, LOAD, STORE, WINDOW
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.load_ahead import OTHER_REGISTERS, can_load_ahead, kept_values, registers_of_lane
+from wavespec.lower.places_of_lanes import PlacesOfLanes
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.ops.staged_writes import shared_bytes_of_all
 from wavespec.schedule.prefetch import words
@@ -45,14 +43,13 @@ class KeepInShared(Pass):
         chosen = list(_without_room(kernel, loop, machine))
         if not chosen:
             return kernel
-        memories = tuple(_memories(kernel, chosen))
         places = _Places(kernel, chosen)
         fresh = fresh_names(kernel)
         body: list[Op] = []
         for op in kernel.body:
             body.append(_loading(op, places, fresh) if op is loop else op)
             body += [places.store(value) for value in op.results if value in chosen]
-        return replace(kernel, memories=(*kernel.memories, *memories), body=tuple(body))
+        return replace(kernel, memories=(*kernel.memories, *places.memories), body=tuple(body))
 
 
 def _without_room(kernel: Kernel, loop: Op, machine: Machine) -> Iterator[Value]:
@@ -70,28 +67,14 @@ def _without_room(kernel: Kernel, loop: Op, machine: Machine) -> Iterator[Value]
             yield value
 
 
-def _memories(kernel: Kernel, values: Sequence[Value]) -> Iterator[Memory]:
-    elements = dict[DType, int]()
-    for value in values:
-        dtype = value.vector.dtype
-        elements[dtype] = elements.get(dtype, 0) + value.vector.elements * kernel.threads
-    for dtype, count in elements.items():
-        place, dims = row_major(("element",), (count,)), ("element",)
-        yield Memory(f"kept.{dtype}", dtype, dims, (const(count),), "shared", arrangement=place, own=True)
-
-
 class _Places:
-    """Where each lane has what it keeps: a row of all lanes for each value."""
+    """Where each lane has what it keeps."""
 
     def __init__(self, kernel: Kernel, values: Sequence[Value]) -> None:
-        thread = kernel.wave_number * kernel.lanes + kernel.symbol("lane")
-        taken, self._of = dict[str, int](), dict[str, dict[str, object]]()
-        for value in values:
-            memory, elements = f"kept.{value.vector.dtype}", value.vector.elements
-            start = taken.get(memory, 0)
-            taken[memory] = start + elements * kernel.threads
-            where = {"memory": memory, "offset": thread * elements + start, "buffer": const(0)}
-            self._of[value.name] = {**where, "mask": (), "valid": None}
+        vectors = [value.vector for value in values]
+        own = PlacesOfLanes(kernel, [(f"kept.{one.dtype}", one.dtype, one.elements) for one in vectors])
+        self.memories = own.memories
+        self._of = dict(zip([value.name for value in values], own.places, strict=True))
 
     def __contains__(self, value: Value) -> bool:
         return value.name in self._of
@@ -108,7 +91,7 @@ def _loading(loop: Op, places: _Places, fresh: Callable[[str], str]) -> Op:
     names: dict[str, Value] = {}
     ops: list[Op] = []
     for op in loop.body.ops:
-        for value in _uses(op):
+        for value in uses_of(op):
             if value in places and value.name not in names:
                 names[value.name] = Value(fresh(value.name), value.type)
                 ops.append(places.load(value, names[value.name]))
@@ -119,9 +102,3 @@ def _loading(loop: Op, places: _Places, fresh: Callable[[str], str]) -> Op:
 
 def _renamed(value: Value, names: Mapping[str, Value]) -> Value:
     return names.get(value.name, value)
-
-
-def _uses(op: Op) -> Iterator[Value]:
-    for one in op.walk():
-        yield from one.operands
-        yield from one.body.yields if one.region else ()

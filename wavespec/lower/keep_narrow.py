@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.rewriting import copied, renamed
+from wavespec.ir.rewriting import copied, renamed, uses_of
 from wavespec.ir.thread_ops import CAST, FOR, OPAQUE, SLICE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.load_ahead import can_load_ahead
@@ -48,7 +48,7 @@ def _homes(ops: Sequence[Op]) -> dict[int, int]:
     """Which loop each conversion of narrow values, or part of one, is for: places of both among the operations."""
     users = defaultdict[str, set[int]](set)
     for at, op in enumerate(ops):
-        for value in _uses(op):
+        for value in uses_of(op):
             users[value.name].add(at)
     homes = dict[int, int]()
     for at, op in reversed([*enumerate(ops)]):
@@ -64,13 +64,6 @@ def _homes(ops: Sequence[Op]) -> dict[int, int]:
         elif at in homes:
             narrow.add(op.result.name)
     return homes
-
-
-def _uses(op: Op) -> Iterator[Value]:
-    """Values that an operation takes, inside of its region as well."""
-    for one in op.walk():
-        yield from one.operands
-        yield from one.body.yields if one.region else ()
 
 
 def _is_narrow(value: Value) -> bool:
@@ -95,7 +88,7 @@ def _with_casts(loop: Op, waiting: Mapping[str, Op], fresh: Callable[[str], str]
 
     ops = list[Op]()
     for op in loop.body.ops:
-        ops += made_of(_uses(op))
+        ops += made_of(uses_of(op))
         ops.append(renamed(op, names))
     ops += made_of(loop.body.yields)
     yields = tuple(names.get(value.name, value) for value in loop.body.yields)

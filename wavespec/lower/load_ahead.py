@@ -79,15 +79,15 @@ def kept_values(kernel: Kernel, loop: Op) -> list[Value]:
     return [value for op in kernel.body if op is not loop for value in op.results if value.name in used]
 
 
-def without_remainders(place: Expr) -> set[str]:
+def symbols_outside_remainders(place: Expr) -> set[str]:
     """Symbols of a place that are not only in remainders."""
     match place.kind:
         case "symbol":
             return set(place.symbols)
         case "sum":
-            return {name for _, term in place.terms() for name in without_remainders(term)}
+            return {name for _, term in place.terms() for name in symbols_outside_remainders(term)}
         case "product":
-            return {name for factor in place.args for name in without_remainders(factor)}
+            return {name for factor in place.args for name in symbols_outside_remainders(factor)}
         case _:
             return set() if place.kind == "mod" else set(place.symbols)
 
@@ -126,7 +126,7 @@ class _Ahead:
         tile = {self.op["induction"], *self.lets}
         for op in self.op.body.ops:
             is_input = op.is_(LOAD) and op["memory"] in inputs and not op.operands
-            if is_input and bound.isdisjoint(op.symbols) and tile & without_remainders(op["offset"]):
+            if is_input and bound.isdisjoint(op.symbols) and tile & symbols_outside_remainders(op["offset"]):
                 yield op
 
     def loop(self) -> tuple[Op, ...]:

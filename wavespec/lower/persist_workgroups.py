@@ -17,7 +17,7 @@ from wavespec.lower.carried_numbers import loop_with
 from wavespec.lower.dealt_tiles import DealtTiles
 from wavespec.lower.ended_tiles import EndedTiles, parts_in_turn
 from wavespec.lower.last_round import LastRound
-from wavespec.lower.load_ahead import can_load_ahead, without_remainders
+from wavespec.lower.load_ahead import can_load_ahead, symbols_outside_remainders
 from wavespec.lower.pieces_in_turn import ALL, pieces_in_turn
 from wavespec.lower.same_in_all_rounds import same_in_all_rounds
 from wavespec.lower.sends_in_turn import sends_in_turn
@@ -141,7 +141,7 @@ def _with_common_starts(kernel: Kernel, most: int) -> int:
     axes = {f"wg{axis}" for axis in range(1 if kernel.distribution.split > 1 else 0, len(kernel.grid))}
     step = 1
     for op in kernel.walk():
-        if op.is_(LOAD) and axes & op["offset"].symbols and axes.isdisjoint(without_remainders(op["offset"])):
+        if op.is_(LOAD) and axes & op["offset"].symbols and axes.isdisjoint(symbols_outside_remainders(op["offset"])):
             found = (node.args[1] for node in op["offset"].walk() if node.kind == "mod" and axes & node.symbols)
             step = math.lcm(step, *(size.value for size in found if size.is_const))
     together = most // step * step

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs
-from wavespec.ir.layout import row_major
+from wavespec.ir.kernel import Kernel, Op, attribute_pairs
 from wavespec.ir.nodes import replace
 from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, COPY_ASYNC
+from wavespec.lower.places_of_lanes import PlacesOfLanes
 from wavespec.ops.staged_writes import shared_bytes_of_all
 from wavespec.schedule.buffer_ring import make
 from wavespec.targets.machine import Machine
@@ -25,8 +24,6 @@ class Waiting:
     def __init__(self, kernel: Kernel, machine: Machine, loads: Sequence[Op]) -> None:
         """``loads``: of one lane for one tile.  Those that the machine can copy wait, as far as there is room."""
         free = machine.shared.bytes // kernel.distribution.resident - shared_bytes_of_all(kernel.memories)
-        self._threads = kernel.threads
-        self._thread = kernel.wave_number * kernel.lanes + kernel.symbol("lane")
         found: list[Op] = []
         for op in loads:
             needed = op.result.vector.elements * kernel.memory(op["memory"]).dtype.bytes * kernel.threads
@@ -34,14 +31,11 @@ class Waiting:
                 found.append(op)
                 free -= needed
         self.loads = tuple(found)
-        self._names = {op["memory"]: f"{op['memory']}.ahead" for op in found}
-        self.memories = tuple(self._memory(kernel, found, name) for name in self._names)
-
-    def _memory(self, kernel: Kernel, copied: Sequence[Op], name: str) -> Memory:
-        elements = sum(op.result.vector.elements for op in copied if op["memory"] == name) * self._threads
-        dtype, dims = kernel.memory(name).dtype, ("element",)
-        place = row_major(dims, (elements,))
-        return Memory(self._names[name], dtype, dims, (const(elements),), "shared", arrangement=place, own=True)
+        waiting = [
+            (f"{op['memory']}.ahead", kernel.memory(op["memory"]).dtype, op.result.vector.elements) for op in found
+        ]
+        own = PlacesOfLanes(kernel, waiting)
+        self.memories, self._places = own.memories, own.places
 
     def copies(self, moved: Sequence[Op]) -> tuple[Op, ...]:
         """``moved``: the same loads for another tile."""
@@ -52,39 +46,24 @@ class Waiting:
                 COPY_ASYNC.name,
                 source=op["memory"],
                 source_offset=op["offset"],
-                memory=self._names[op["memory"]],
-                offset=place,
                 elements=op.result.vector.elements,
-                buffer=const(0),
-                mask=op["mask"],
-                valid=None,
+                **{**place, "mask": op["mask"]},
                 **{key: op[key] for key in ("around", "cache") if op.get(key)},
             )
-            for op, place in zip(moved, self._places(), strict=True)
+            for op, place in zip(moved, self._places, strict=True)
         )
         return (*made, make(ASYNC_COMMIT.name))
 
     def landed(self) -> tuple[Op, ...]:
         """The loads of what has been copied, behind a wait for it."""
-        loads: list[Op] = []
-        for op, place in zip(self.loads, self._places(), strict=True):
-            at = {"memory": self._names[op["memory"]], "offset": place, "buffer": const(0), "mask": (), "valid": None}
-            loads.append(replace(op, attributes=attribute_pairs(at)))
+        loads = (
+            replace(op, attributes=attribute_pairs(place)) for op, place in zip(self.loads, self._places, strict=True)
+        )
         return (*self.over(), *loads)
 
     def over(self) -> tuple[Op, ...]:
         """Behind the last tile copies of none are still under way."""
         return (make(ASYNC_WAIT.name, pending=0),) if self.loads else ()
-
-    def _places(self) -> list[Expr]:
-        """Of each load, where this lane has its elements: a row of all lanes for each."""
-        taken = dict.fromkeys(self._names, 0)
-        places: list[Expr] = []
-        for op in self.loads:
-            elements = op.result.vector.elements
-            places.append(self._thread * elements + taken[op["memory"]] * self._threads)
-            taken[op["memory"]] += elements
-        return places
 
 
 def _can_be_copied(kernel: Kernel, machine: Machine, op: Op) -> bool:

@@ -25,7 +25,6 @@ from wavespec.schema.ops import (
     Iterate,
     Mma,
     Read,
-    Register,
     Size,
     Structured,
     ValueType,
@@ -33,14 +32,12 @@ from wavespec.schema.ops import (
     every,
 )
 from wavespec.schema.ops.elementwise import ELEMENTWISE
-from wavespec.schema.sums_before import graph_reading, in_front
+from wavespec.schema.sums_before import IN_FRONT, LAST_AXIS, graph_reading, in_front
 
 _OF_STEP: Final = (Read, Formula, Cast, Bitcast, Size, Mma, *ELEMENTWISE)
-_IN_FRONT: Final = (Register, Formula, Cast, Size, *ELEMENTWISE)
-"""What a product may be made of, in its loop and in front of it."""
+"""What a product may be made of in its loop."""
 _ROWS: Final = 4
 """Of a workgroup behind the product; each of its waves has one."""
-_LAST_AXIS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ def product_that_can_be_made(spec: KernelSpec, names: Collection[str]) -> Produc
     if name not in names or not is_alone or uses != 1 or any(bound is not None for bound in bounds):
         return None
     around = in_front(spec, loop, {loop.carry[name], *(word for op in loop.body for word in words_of(op))})
-    if not all(isinstance(op, _OF_STEP) for op in loop.body) or not all(isinstance(op, _IN_FRONT) for op in around):
+    if not all(isinstance(op, _OF_STEP) for op in loop.body) or not all(isinstance(op, IN_FRONT) for op in around):
         return None
     ops, types = plain_graph(spec)
     kind, at = types[f"{loop.name}.{name}"], next(at for at, op in enumerate(ops) if isinstance(op, Iterate))
@@ -149,7 +146,7 @@ def _reading(spec: KernelSpec, found: ProductBefore, made: str, tensor: Tensor) 
 def _tiles_of_rows(spec: KernelSpec, found: ProductBefore) -> Iterator[AnyConstraint]:
     *outer, row = found.rows
     yield Workgroup(dim=row, tile=Num(_ROWS), axis=0)
-    yield from (Workgroup(dim=dim, tile=Num(1), axis=min(at, _LAST_AXIS)) for at, dim in enumerate(reversed(outer), 1))
+    yield from (Workgroup(dim=dim, tile=Num(1), axis=min(at, LAST_AXIS)) for at, dim in enumerate(reversed(outer), 1))
     for dim in found.whole:
         if spec.dims[dim].value is None:
             yield Tiling(dim=dim, tile=Num(1 << ((spec.dims[dim].max or 1) - 1).bit_length()))

@@ -23,12 +23,13 @@ from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.renamed_dims import dims_along
 
 _OF_STEP: Final = (Read, Formula, Cast, Bitcast, Size, Reduce, *ELEMENTWISE)
-_IN_FRONT: Final = (Register, Formula, Cast, Size, *ELEMENTWISE)
-"""What a sum may be made of, in its loop and in front of it."""
+IN_FRONT: Final = (Register, Formula, Cast, Size, *ELEMENTWISE)
+"""What a sum may be made of, in its loop and in front of it; so may a product."""
 _ALONG: Final = {"rows": 64, "rows_wave": 4, "steps": 32}
 _ACROSS: Final = {"rows": 256, "rows_wave": 64, "steps": 16}
 """Tiles of sums along what lies side by side, and across it: those of tables of plans for loops that only make sums."""
-_LAST_AXIS: Final = 4
+LAST_AXIS: Final = 4
+"""Of a grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
     )
     if any(bound is not None for bound in bounds) or not is_plain or used & loop.carry.keys() - {name}:
         return None
-    return _Sum(name, loop, body, around) if all(isinstance(one, _IN_FRONT) for one in around) else None
+    return _Sum(name, loop, body, around) if all(isinstance(one, IN_FRONT) for one in around) else None
 
 
 def in_front(spec: KernelSpec, loop: Iterate, needed: set[str]) -> tuple[AnyOp, ...]:
@@ -145,9 +146,7 @@ def _making(spec: KernelSpec, one: _Sum, tensor: Tensor, own: tuple[str, ...]) -
     is_along = any(dims[-1:] == (loop.dim,) for dims in along)
     sizes, (*outer, row) = _ALONG if is_along else _ACROSS, own
     tiles: list[AnyConstraint] = [Workgroup(dim=row, tile=_number(sizes["rows"]), axis=0)]
-    tiles += [
-        Workgroup(dim=dim, tile=_number(1), axis=min(at, _LAST_AXIS)) for at, dim in enumerate(reversed(outer), 1)
-    ]
+    tiles += [Workgroup(dim=dim, tile=_number(1), axis=min(at, LAST_AXIS)) for at, dim in enumerate(reversed(outer), 1)]
     tiles += [Tiling(dim=loop.dim, tile=_number(sizes["steps"])), Wave(dim=row, tile=_number(sizes["rows_wave"]))]
     return plain_kernel(spec, one.name, {**tensors, made_name(spec, one.name): tensor}, graph, tiles)
 
