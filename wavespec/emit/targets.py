@@ -13,6 +13,7 @@ from wavespec.emit.compiler import Compiled, compile_executable, compile_module
 from wavespec.emit.function import KernelFunction
 from wavespec.emit.host_module import HOST_PHASE, executable_module, host_module, pipeline_layout
 from wavespec.emit.launch_overlap import with_launch_overlap
+from wavespec.emit.negated_extremes import negated_apart
 from wavespec.emit.ptx import descriptors_by_value
 from wavespec.emit.thread_to_mlir import thread_to_mlir
 from wavespec.ir.kernel import Kernel
@@ -92,13 +93,13 @@ def module_to_binaries(
 
 
 def _as_launched(compiled: Compiled, interface: KernelArtifact) -> Compiled:
-    """The same with tensor maps as parameters by value, those after the pointers of tensors and of scratch memory; and
-    waiting for the launch before it, where the interface says so."""
+    """The same with tensor maps as parameters by value, those after the pointers of tensors and of scratch memory; with
+    negations that stay; and waiting for the launch before it, where the interface says so."""
     first = len(interface.tensors) + len(interface.scratch_bytes)
     ordinals = range(first, first + len(interface.tensor_maps))
 
     def launched(ptx: str) -> str:
-        ptx = descriptors_by_value(ptx, interface.entry_point, ordinals)
+        ptx = negated_apart(descriptors_by_value(ptx, interface.entry_point, ordinals))
         return with_launch_overlap(ptx) if interface.waits else ptx
 
     dumped = {
