@@ -8,7 +8,7 @@ from tests.lower.gemms import CPU, NVIDIA
 from tests.lower.ir_text import Text
 from wavespec.lower.announce_rows import AnnounceRows
 
-TILE = Text("""
+HEAD = """
     thread kernel @k target cpu lanes 1
     symbol M in 0..4096 by 2
     symbol K in 0..4096 by 64
@@ -18,7 +18,8 @@ TILE = Text("""
     memory @x : bf16 (M: [M], K: [K]) global input
     memory @w : bf16 (K: [K]) global input
     memory @y : f32 (M: [M], K: [K]) global output
-""")
+"""
+TILE = Text(HEAD)
 ROW = "in_K + (K*tile)*2"
 """Where a row of the first two of a tile begins; the other one is ``K`` further on."""
 
@@ -66,6 +67,12 @@ def test_a_line_of_each_row_of_the_next_tile_is_announced_in_front_of_a_line_of_
 )
 def test_nothing_is_announced_that_is(row: str, upper: str) -> None:
     assert announced(row, upper) == []
+
+
+def test_a_loop_of_one_line_at_most_is_left_as_it_is() -> None:
+    one_line = Text(HEAD.replace("0..4094", "0..30"))
+    kernel = one_line.kernel(product(ROW, "min(K, 32)").replace('load {memory = "w"', 'load {memory = "y"'))
+    assert AnnounceRows()(kernel, CPU) is kernel
 
 
 def test_what_is_read_of_two_inputs_is_left_as_it_is() -> None:

@@ -12,7 +12,7 @@ from wavespec.emit.rearranged import as_units
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.emit.rounded_once import rounded_once
 from wavespec.emit.rows_joined import rows_joined
-from wavespec.emit.transpose import transposed_lines
+from wavespec.emit.transpose import LANE_BYTES, transposed_lines
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
 
@@ -98,9 +98,9 @@ class CpuLanes(LaneOperations):
         )[:1]
 
     def transposed(self, value: Value, rows: int, columns: int, unit: int) -> Parts:
-        if rows != columns:
-            return super().transposed(value, rows, columns, unit)
         dtype = value.vector.dtype
+        if rows != columns or columns * unit * dtype.bits < 8 * LANE_BYTES:
+            return super().transposed(value, rows, columns, unit)
         lines = [part.name for part in self.function.parts(value, [columns * unit] * rows)]
         element, plain = f"i{dtype.bits * unit}" if unit > 1 else mlir_type(dtype), vector_type(dtype, columns * unit)
         if unit > 1:

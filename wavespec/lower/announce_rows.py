@@ -78,7 +78,8 @@ def _rows(loop: Op, outer: Op, kernel: Kernel, inputs: set[str]) -> _Rows | None
     line = LINE_BITS // vector.dtype.bits
     if vector.elements * vector.dtype.bits > _WORD_BITS or loop["upper"].divisor % line:
         return None
-    if loop["upper"] is const(line):  # as this makes them
+    last = kernel.symbol(loop["induction"]).high
+    if last is not None and last < line:  # of one line, as this makes them
         return None
     following = {outer["induction"]: kernel.symbol(outer["induction"]) + outer["step"]}
     ways = {op["offset"].substitute(following) - op["offset"] for op in loads}
