@@ -101,6 +101,20 @@ def _quotient(a: Array, b: Array) -> Array:
     return (a - np.fmod(a, b)) // b
 
 
+def _extreme(numpys: Callable[[Array, Array], Array], *, largest: bool) -> Callable[[Array, Array], Array]:
+    """The larger or the smaller one, -0 below 0 as for machines, whose lanes agree on it; numpy takes either."""
+
+    def extreme(a: Array, b: Array) -> Array:
+        chosen = numpys(a, b)
+        if chosen.dtype.kind in "iub":
+            return chosen
+        return np.where((a == b) & (np.signbit(a) == largest), b, np.where(a == b, a, chosen))
+
+    return extreme
+
+
+_maximum, _minimum = _extreme(np.maximum, largest=True), _extreme(np.minimum, largest=False)
+
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -109,10 +123,10 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "ratio": np.divide,
     "quotient": _quotient,
     "rest": np.fmod,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "fmax": np.fmax,
-    "fmin": np.fmin,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "fmax": _extreme(np.fmax, largest=True),
+    "fmin": _extreme(np.fmin, largest=False),
     "neg": np.negative,
     "abs": np.abs,
     "copysign": np.copysign,
@@ -140,8 +154,8 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
 
 _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
+    "maximum": _maximum,
+    "minimum": _minimum,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
