@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from tests.fuzz.graph import RandomSpec
+from tests.fuzz.machines_here import is_here
 from tests.fuzz.strided import array_of, outputs_of, view_of
 from tests.kernels import TORCH, array_to_tensor, check_error, tensors_of
 from wavespec.cache import CompileCache
@@ -27,7 +28,7 @@ from wavespec.schema.resolve import complete_sizes
 from wavespec.schema.resolved import computation_of
 from wavespec.sim.reference import explain, results
 from wavespec.sim.simt import simulate
-from wavespec.targets.machine import machines
+from wavespec.targets.machine import Machine, machines, variants
 from wavespec.tune.declared_inputs import held_by_inputs
 from wavespec.tune.held_numbers import draw, problem
 
@@ -124,6 +125,9 @@ def judge(random: RandomSpec, *, cpu: bool) -> str:
             assert report.ok, f"{machine.variant} {sizes}: {report.render()}"
             written = [array_to_tensor(report.tensors[name], spec.tensors[name].dtype) for name in _written(spec)]
             _with_place(f"{machine.variant} {sizes}", observed, inputs, written, whole=random.whole)
+        if is_here(machine):
+            compiled = Kernel(build(spec, machine.target, only=machine, cache=CompileCache(enabled=False)))
+            _judge_calls(f"{machine.variant} itself", "cuda", compiled, observed, random)
     if cpu or not taken:
         machine = best_variant("cpu")
         try:
@@ -135,12 +139,27 @@ def judge(random: RandomSpec, *, cpu: bool) -> str:
             assert error.diagnostics and "compiler-failure" not in refusals, str(error)
         else:
             taken += 1
-            for given in random.sizes:
-                sizes = complete_sizes(spec, given)
-                inputs = inputs_of(spec, sizes, whole=random.whole)
-                written = _called(compiled, spec, inputs, sizes, random.columns)
-                _with_place(f"cpu {sizes}", observed, inputs, written, whole=random.whole)
+            _write_code_of_others(spec, machine)
+            _judge_calls("cpu", "cpu", compiled, observed, random)
     return "right" if taken else f"refused ({', '.join(sorted(refusals))})"
+
+
+def _write_code_of_others(spec: KernelSpec, run: Machine) -> None:
+    """For each kind of CPU but the one that runs it: what has no bug there is written, or refused by name."""
+    for other in variants("cpu"):
+        if other != run:
+            with suppress(WavespecError):
+                emit(spec, other)
+
+
+def _judge_calls(place: str, device: str, kernel: Kernel, observed: Observed, random: RandomSpec) -> None:
+    """Assert that calls with tensors of a device are right, at all sizes."""
+    spec = observed.spec
+    for given in random.sizes:
+        sizes = complete_sizes(spec, given)
+        inputs = inputs_of(spec, sizes, whole=random.whole)
+        written = _called(kernel, spec, tuple(one.to(device) for one in inputs), sizes, random.columns)
+        _with_place(f"{place} {sizes}", observed, inputs, [one.cpu() for one in written], whole=random.whole)
 
 
 def _called(
@@ -148,7 +167,7 @@ def _called(
 ) -> list[Tensor]:
     views = [view_of(one.clone(), columns.get(name)) for name, one in zip(_given(spec), inputs, strict=True)]
     made = tensors_of(kernel(*views))
-    if given := outputs_of(spec, sizes, columns):
+    if given := outputs_of(spec, sizes, columns, made[0].device):
         into = [given.get(name, torch.zeros_like(one)) for name, one in zip(_written(spec), made, strict=True)]
         for one, other in zip(made, tensors_of(kernel(*views, out=into)), strict=True):
             assert torch.equal(one.double(), other.double()) or one.isnan().any()

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tests.fuzz.judge import MOST_LINES, time_limit
 from tests.fuzz.lowered import place_of, smaller
+from tests.fuzz.machines_here import is_here
 from tests.fuzz.run_variations import (
     SECONDS,
     Accepted,
@@ -28,6 +29,7 @@ from tests.fuzz.run_variations import (
     build,
     run_in_emulator,
     run_on_cpu,
+    run_on_gpu,
     run_simulated,
 )
 from tests.fuzz.variations import Drawn, Sample, draw, draw_samples
@@ -39,6 +41,9 @@ from wavespec.targets.machine import Machine
 
 _PLANS = 7
 """That a kernel is given for a machine, until one is not refused."""
+
+ITSELF = "itself"
+"""Said of a GPU that a kernel runs on, where one is here, besides its simulator."""
 
 _EMULATED = (1, 7, 9)
 """Of 16 numbers, those whose kernel runs as machine code of AMD as well, which costs as much as all else: two of gfx942,
@@ -133,6 +138,8 @@ def _runs(one: Accepted, verdict: Verdict, *, emulated: bool) -> Iterator[tuple[
         yield "cpu", run_on_cpu(build(one))
         return
     yield one.machine.target, run_simulated(one)
+    if is_here(one.machine):
+        yield f"{one.machine.target} {ITSELF}", run_on_gpu(build(one))
     if not emulated or one.machine.backend != "rocm":
         return
     try:
@@ -208,7 +215,8 @@ def _finding(one: Accepted, where: str, samples: Sequence[Sample], error: Except
             _call(found, run, sample, inputs, found.subject.expected([tensor.clone() for tensor in inputs]))
 
     calls = "; ".join(f"{dict(one.sizes)} of {'whole' if one.whole else 'normal'} numbers" for one in samples)
-    text = _smallest(one.subject.text, error, again)
+    # What failed on a GPU may have left it unable to run anything else in this process.
+    text = one.subject.text if where.endswith(ITSELF) else _smallest(one.subject.text, error, again)
     return Finding(kind, f"{one.machine.variant} ({where}), {calls}", _said(error), text)
 
 

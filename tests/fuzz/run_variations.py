@@ -1,5 +1,5 @@
-"""A variation that a machine takes goes in; a function that runs it there, on the CPU, in a simulator of a GPU or in an
-emulator of AMD's machine code, comes out."""
+"""A variation that a machine takes goes in; a function that runs it there, on the CPU, on a GPU, in a simulator of one or
+in an emulator of AMD's machine code, comes out."""
 
 from __future__ import annotations
 
@@ -85,11 +85,19 @@ def build(one: Accepted) -> KernelArtifact:
 
 
 def run_on_cpu(built: KernelArtifact) -> Run:
+    return _run_on("cpu", built)
+
+
+def run_on_gpu(built: KernelArtifact) -> Run:
+    return _run_on("cuda", built)
+
+
+def _run_on(device: str, built: KernelArtifact) -> Run:
     compiled = Kernel(built)
 
     def run(_: Sizes, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         try:
-            return tensors_of(compiled(*inputs))
+            return [one.cpu() for one in tensors_of(compiled(*(one.to(device) for one in inputs)))]
         except TimeoutError:
             raise
         except Exception as error:  # whatever a call raises, the kernel was accepted

@@ -15,10 +15,11 @@ from traceback import format_exception
 
 import torch
 
-from tests.fuzz.judge_variations import Finding, Verdict, judge_variation
+from tests.fuzz.judge_variations import ITSELF, Finding, Verdict, judge_variation
 
 _KERNELS = 40
-"""That one process tries: what it keeps of them ends with it, and what it reads of specs serves so many."""
+"""That one process tries: what it keeps of them ends with it, and what it reads of specs serves so many.  It ends with
+a failure too, which may have left its GPU unable to run anything else."""
 
 
 @dataclass(slots=True)
@@ -31,6 +32,8 @@ class Summary:
     """Kernels whose calls all were right on a CPU and on a GPU."""
     emulated: int = 0
     """Those that also were as AMD's machine code."""
+    on_gpus: int = 0
+    """Those that a GPU itself computed."""
     calls: Counter[str] = field(default_factory=Counter[str])
     left_out: Counter[str] = field(default_factory=Counter[str])
     findings: list[Finding] = field(default_factory=list[Finding])
@@ -43,6 +46,7 @@ class Summary:
         self.kernels += 1
         self.compared += "cpu" in verdict.ran and len(verdict.ran) > 1
         self.emulated += any(where.endswith("emulated") for where in verdict.ran)
+        self.on_gpus += any(where.endswith(ITSELF) for where in verdict.ran)
         self.calls.update(verdict.calls)
         self.left_out.update(verdict.left_out)
         self.findings += verdict.findings
@@ -56,7 +60,7 @@ class Summary:
         return "\n".join(
             (
                 f"seed {self.seed}: {self.kernels} kernels, {self.compared} right on a CPU and a GPU, {self.emulated} of "
-                f"them emulated; {found}",
+                f"them emulated, {self.on_gpus} by a GPU itself; {found}",
                 f"  calls: {_counted(self.calls)}",
                 f"  left out: {_counted(self.left_out)}",
                 f"  {self.seconds / max(self.kernels, 1):.1f} s a kernel; slowest {self.slowest[0]:.1f} s "
@@ -128,7 +132,7 @@ def _verdicts(judged: Callable[[int], Verdict], numbers: Iterator[int], processe
             except Exception as error:  # of the search itself, at one number; the others are tried all the same
                 finding = Finding("error of the search", "no machine", "".join(format_exception(error)), "")
                 verdict = Verdict(number, "a kernel", findings=[finding])
-            if process.tried >= _KERNELS:
+            if process.tried >= _KERNELS or verdict.findings:
                 process.pool.shutdown(wait=False)
                 process = _process()
             start(process)

@@ -78,10 +78,14 @@ def array_of(tensor: Tensor, columns: int | None, dtype: str) -> Any:
     return tensor_to_array(whole, dtype)[..., columns : columns + tensor.shape[-1]]
 
 
-def outputs_of(spec: KernelSpec, sizes: Mapping[str, int], columns: Mapping[str, int]) -> dict[str, Tensor]:
+def outputs_of(
+    spec: KernelSpec, sizes: Mapping[str, int], columns: Mapping[str, int], device: torch.device | str = "cpu"
+) -> dict[str, Tensor]:
     """Views for results, of those tensors that have columns in front."""
     return {
-        name: view_of(torch.zeros([sizes[dim] for dim in tensor.shape], dtype=TORCH[tensor.dtype]), columns[name])
+        name: view_of(
+            torch.zeros([sizes[dim] for dim in tensor.shape], dtype=TORCH[tensor.dtype], device=device), columns[name]
+        )
         for name, tensor in spec.tensors.items()
         if tensor.role == "output" and columns.get(name)
     }
