@@ -73,6 +73,13 @@ def no_fields(where: Where, owner: str, found: str, value: object) -> WrongType:
     return WrongType(where, expected, found, "Write {} for one without fields." if value is None else "")
 
 
+def no_constraints(where: Where, found: str, value: object) -> WrongType:
+    """The error for a ``value`` in the place of a list of constraints."""
+    is_name = isinstance(value, str) and name_problem(value) is None
+    hint, about = (f"No alias under 'let' is called {quote(value)}.", [value]) if is_name else ("", [])
+    return WrongType(where, "a list", found, hint, about)
+
+
 class OutOfRange(WavespecError, code="out-of-range"):
     """A number or a length is outside its limits; `limit` reads "at least 1"."""
 
