@@ -144,13 +144,14 @@ def buffers_are_in_range(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 
     def block(ops: tuple[Op, ...], counted: Mapping[str, Expr]) -> Iterator[Breach]:
         for op in ops:
+            has = dict(op.attributes)
             for memory, index in _BUFFERED:
-                place: Expr | None = op.get(index)
-                if not op.get(memory) or place is None:  # signals are named later
+                place: Expr | None = has.get(index)
+                if not has.get(memory) or place is None:  # signals are named later
                     continue
-                count, buffer = kernel.memory(op[memory]).buffers, place.substitute(counted)
+                count, buffer = kernel.memory(has[memory]).buffers, place.substitute(counted)
                 if buffer.low is None or buffer.high is None or buffer.low < 0 or buffer.high >= count:
-                    yield op, f"it takes buffer {place} of '@{op[memory]}', which has {count}"
+                    yield op, f"it takes buffer {place} of '@{has[memory]}', which has {count}"
             known = symbols.get(op.get("induction", ""))
             step = known and _between_ends(op, known, counted)
             if op.region and not (known and step is None):
@@ -161,7 +162,7 @@ def buffers_are_in_range(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 
 def _between_ends(loop: Op, induction: Expr, counted: Mapping[str, Expr]) -> Expr | None:
     """What a loop counts, of which one behind another may have a part alone; None where it has no step."""
-    first, end = (loop[side].substitute(counted) for side in ("lower", "upper"))
+    first, end = loop["lower"].substitute(counted), loop["upper"].substitute(counted)
     lows = [one.low for one in (induction, first) if one.low is not None]
     highs = [high for high in (induction.high, None if end.high is None else end.high - 1) if high is not None]
     low, high = max(lows, default=None), min(highs, default=None)

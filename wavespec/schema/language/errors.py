@@ -75,9 +75,9 @@ def no_fields(where: Where, owner: str, found: str, value: object) -> WrongType:
 
 def no_constraints(where: Where, found: str, value: object) -> WrongType:
     """The error for a ``value`` in the place of a list of constraints."""
-    is_name = isinstance(value, str) and name_problem(value) is None
-    hint, about = (f"No alias under 'let' is called {quote(value)}.", [value]) if is_name else ("", [])
-    return WrongType(where, "a list", found, hint, about)
+    if isinstance(value, str) and name_problem(value) is None:
+        return WrongType(where, "a list", found, f"No alias under 'let' is called {quote(value)}.", about=[value])
+    return WrongType(where, "a list", found)
 
 
 class OutOfRange(WavespecError, code="out-of-range"):
