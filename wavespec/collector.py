@@ -13,6 +13,8 @@ def without_collecting() -> Generator[None]:
     over and over for the few cycles beside it, a quarter of the time that lowering takes.  Around many kernels it also
     saves the walk at the end of each, and processes that are forked inside inherit it."""
     was_on = gc.isenabled()
+    if was_on:
+        gc.collect(1)  # what is garbage by now would go to the oldest generation too, which is looked at very rarely
     gc.disable()
     try:
         yield

@@ -196,7 +196,7 @@ def hsaco(gemm: AnyGemm) -> bytes:
     return object_in(vmfb.data)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)  # fifty megabytes of each large one: what is read of every instruction
 def loaded(gemm: AnyGemm) -> tuple[Any, dict[str, Any]]:
     """The kernel as the emulator runs it, and the figures in the notes of the code object."""
     return load_object(hsaco(gemm))

@@ -3,7 +3,8 @@
 A ``buffer_load_dwordx4 ... lds`` reads a vector for each lane and writes them one after another into shared memory, from
 the byte that M0 names on; a lane beyond the end of its buffer writes zeros (CDNA4 ISA, 9.1.9).  It may do so at any
 time until its wave has waited for it, so these bytes are nobody's between the two: nobody reads them, and what
-was there before has been read in front of a barrier, and written there too unless the wave's own copy did.
+was there before has been read in front of a barrier, and written there too unless the wave's own copy did.  What the
+wave itself has read, and waited for, is read: workgroups of one wave have no barriers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ _BYTES = 16
 _M0 = 124
 _M0_BITS = 0x3FFFF
 _NOBODY = -1
+_WAVE = 255
+"""Of what the emulator keeps of accesses: the wave, or this number for several."""
+_READS = 2
+"""An instruction under way is at most so many."""
 
 
 def with_copies(kernel: type[Any]) -> type[Any]:
@@ -30,6 +35,10 @@ def with_copies(kernel: type[Any]) -> type[Any]:
         """Per byte of shared memory: the wave whose copy is under way to it."""
         landed: Any = None
         """Per byte: the wave whose copy wrote it last."""
+        asked: Any = None
+        """Per byte: which one of its wave's reads was the last."""
+        reads: Any = None
+        """Of each wave, how many there were."""
         _of: Any = None
         copies = False
 
@@ -76,7 +85,9 @@ def with_copies(kernel: type[Any]) -> type[Any]:
             if (flying[where] != _NOBODY).any():
                 raise emulator.EmuError("two copies are under way to the same byte")
             theirs = self.landed[where] != wave.wid
-            for keys, done, matters in ((self.lr, "read", True), (self.lw, "written", theirs)):
+            awaited = self.reads.get(wave.wid, 0) - _READS * len(wave.q["lgkm"])
+            open_ = (self.lr[where] & _WAVE != wave.wid) | (self.asked[where] > awaited)
+            for keys, done, matters in ((self.lr, "read", open_), (self.lw, "written", theirs)):
                 if (matters & (keys[where] >= 0) & (keys[where] >> 8 == wave.epoch)).any():
                     raise emulator.EmuError(f"copy to bytes that were {done} since the last barrier")
             flying[where] = wave.wid
@@ -89,6 +100,7 @@ def with_copies(kernel: type[Any]) -> type[Any]:
 
         def ldsread(self, w: Any, addr: Any, n: int, m: Any) -> Any:
             self._check_place(addr, n, m, "read")
+            self.reads[w.wid] = self.asked[self.ldsidx(addr, n, m)] = self.reads.get(w.wid, 0) + 1
             return super().ldsread(w, addr, n, m)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
         def ldswrite(self, w: Any, addr: Any, data: Any, m: Any) -> None:
@@ -112,7 +124,8 @@ def with_copies(kernel: type[Any]) -> type[Any]:
         def _flying(self) -> Any:
             if self._of is not self.linit:  # another workgroup
                 self._of = self.linit
-                self.flying, self.landed = (np.full(len(self.linit), _NOBODY, np.int32) for _ in range(2))
+                self.flying, self.landed, self.asked = (np.full(len(self.linit), _NOBODY, np.int32) for _ in range(3))
+                self.reads = {}
             return self.flying
 
     return WithCopies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,16 @@ def test_text_that_no_pass_may_see_is_refused() -> None:
     with pytest.raises(CompilerFailure) as raised:
         compile_module(text, HOST_PHASE)
     assert "value, result" in str(raised.value)
+
+
+@pytest.mark.compiles
+def test_a_compilation_that_fails_is_closed_without_a_search_for_cycles() -> None:
+    from iree.compiler.api import Session
+
+    gc.disable()
+    try:
+        with pytest.raises(CompilerFailure):
+            compile_module("func.func @f() -> i32 { return }", "")
+        assert not [one for one in gc.get_objects() if isinstance(one, Session) and one._session_p]
+    finally:
+        gc.enable()

@@ -167,4 +167,5 @@ def limit_memory() -> None:
     """From here on this process gets at most `MOST_BYTES` more, and a `MemoryError` beyond."""
     with open("/proc/self/statm", encoding="ascii") as file:
         pages = int(file.read().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MOST_BYTES, resource.RLIM_INFINITY))
+    most, (_, hard) = pages * resource.getpagesize() + MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

@@ -89,3 +89,13 @@ def test_what_follows_from_a_mistake_is_not_said(case: str) -> None:
 def test_two_mistakes_in_one_statement_are_two_errors() -> None:
     text = GEMM.replace("mma: [a_tile, b_tile, acc]", "mma: [a_tiles, b_tiles, acc]")
     assert [one.message.split("'")[1] for one in errors_of(text, PATHS["gemm"])] == ["a_tiles", "b_tiles"]
+
+
+def test_constraints_by_a_misspelt_name_are_one_error() -> None:
+    # Tiles of cases are not compared with the constraints of the kernel, which are not meant there.
+    text = PATHS["sum_dim"].read_text("utf-8")
+    assert text.count("constraints: by_steps") > 1
+    (found,) = errors_of(text.replace("  by_steps:", "  by_step:"), PATHS["sum_dim"])
+    assert found.message == "Expected a list, found the text 'by_steps'."
+    assert found.hints == ("No alias under 'let' is called 'by_steps'.",)
+    assert found.notes and found.notes[0].startswith("It is in lines ")

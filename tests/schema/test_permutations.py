@@ -58,6 +58,12 @@ def test_few_counts_are_tried_whatever_the_expression() -> None:
     assert clash_of(dealt, {}, range(0, 200, 4)) is not None
 
 
+def test_as_many_counts_as_there_may_be_are_not_gone_through() -> None:
+    backwards = parse_expression("count - 1 - index")
+    assert clash_of(backwards, {}, range(0, 2**50, 3)) is None
+    assert clash_of(backwards, {}, range(0)) is None
+
+
 _LEAVES = st.sampled_from(["index", "count", "1", "2", "3"])
 
 

@@ -190,7 +190,6 @@ def kernels(draw: st.DrawFn) -> KernelSpec:
     return kernel.build()
 
 
-@pytest.mark.rare
 @given(kernels())
 def test_any_kernel_survives_yaml(spec: KernelSpec) -> None:
     text = dump_yaml(spec)

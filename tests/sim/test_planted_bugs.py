@@ -180,6 +180,7 @@ def test_specialized_gemm_is_clean_and_exact(order: Order) -> None:
     assert found(report, right) == set(), report.render()
 
 
+@pytest.mark.always  # a bug that the simulator no longer finds makes all that it finds right worth less
 @pytest.mark.parametrize("order", [ORDERS[0], pytest.param(ORDERS[1], marks=pytest.mark.rare)])
 @pytest.mark.parametrize("bug", SPECIALIZED)
 def test_bug_in_a_specialized_gemm_is_caught(bug: str, order: Order) -> None:
@@ -205,6 +206,7 @@ def test_lowered_gemm_with_roles_is_clean_and_exact(name: str, order: Order) -> 
     assert found(report, right) == set(), report.render()
 
 
+@pytest.mark.always
 @pytest.mark.rare
 @pytest.mark.parametrize(
     ("name", "bug", "plant", "kind"), BUGS_OF_ROLES, ids=lambda value: value if isinstance(value, str) else ""

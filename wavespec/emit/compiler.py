@@ -97,36 +97,34 @@ def _compile(asked: _Asked) -> Compiled:
     from iree.compiler.api import Output, Session, Source
     from iree.compiler.api.ctypes_dl import PipelineType
 
-    with tempfile.TemporaryDirectory() as directory:
-        session = Session()
+    # What a compilation has refers to the session that it is in, and that to it: all of it is closed where it fails, too.
+    with tempfile.TemporaryDirectory() as directory, Session() as session:
         # A program has its binaries inside: they are kept twice only for those who ask.
         binaries = asked.intermediates or not asked.whole_program
         dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"] if binaries else []
         if asked.intermediates:
             dumps.append(f"--iree-hal-dump-executable-intermediates-to={directory}")
         session.set_flags(*dumps)
-        invocation = session.invocation()
-        messages = _collect_messages(invocation)
-        _trust_passes(invocation)
-        if asked.phase:
-            begin_behind(invocation, asked.phase)
         pipeline = (
             PipelineType.IREE_COMPILER_PIPELINE_STD
             if asked.whole_program
             else PipelineType.IREE_COMPILER_PIPELINE_HAL_EXECUTABLE
         )
         source = Source.wrap_buffer(session, asked.text.encode() + b"\0")  # pyright: ignore[reportUnknownMemberType]
-        if not invocation.parse_source(source) or not invocation.execute(pipeline):
-            raise _failure(messages)
-        module = b""
-        if asked.whole_program:
-            output = Output.open_membuffer()
-            invocation.output_vm_bytecode(output)
-            module = bytes(output.map_memory())
-            output.close()
-        dumped = {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
-        invocation.close()
-        session.close()
+        with session.invocation() as invocation:
+            messages = _collect_messages(invocation)
+            _trust_passes(invocation)
+            if asked.phase:
+                begin_behind(invocation, asked.phase)
+            if not invocation.parse_source(source) or not invocation.execute(pipeline):
+                raise _failure(messages)
+            module = b""
+            if asked.whole_program:
+                output = Output.open_membuffer()
+                invocation.output_vm_bytecode(output)
+                module = bytes(output.map_memory())
+                output.close()
+            dumped = {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
         return Compiled(module, dumped)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Final
 
 from wavespec.ir.declarations import Trait
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.names import dim_of_size, dim_of_wave, is_operand
 from wavespec.ir.thread_ops import (
@@ -140,15 +140,35 @@ def lanes_are_in_reach(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 @property_of("thread")
 def buffers_are_in_range(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     """Every access is to a buffer that its memory has."""
-    for op in kernel.walk():
-        has = dict(op.attributes)
-        for memory, index in _BUFFERED:
-            place: Expr | None = has.get(index)
-            if not has.get(memory) or place is None:  # signals are named later
-                continue
-            count = kernel.memory(has[memory]).buffers
-            if place.low is None or place.high is None or place.low < 0 or place.high >= count:
-                yield op, f"it takes buffer {place} of '@{has[memory]}', which has {count}"
+    symbols = {known.args[0]: known for known in kernel.symbols}
+
+    def block(ops: tuple[Op, ...], counted: Mapping[str, Expr]) -> Iterator[Breach]:
+        for op in ops:
+            has = dict(op.attributes)
+            for memory, index in _BUFFERED:
+                place: Expr | None = has.get(index)
+                if not has.get(memory) or place is None:  # signals are named later
+                    continue
+                count, buffer = kernel.memory(has[memory]).buffers, place.substitute(counted)
+                if buffer.low is None or buffer.high is None or buffer.low < 0 or buffer.high >= count:
+                    yield op, f"it takes buffer {place} of '@{has[memory]}', which has {count}"
+            known = symbols.get(op.get("induction", ""))
+            step = known and _between_ends(op, known, counted)
+            if op.region and not (known and step is None):
+                yield from block(op.region.ops, {**counted, known.args[0]: step} if known and step else counted)
+
+    yield from block(kernel.body, {})
+
+
+def _between_ends(loop: Op, induction: Expr, counted: Mapping[str, Expr]) -> Expr | None:
+    """What a loop counts, of which one behind another may have a part alone; None where it has no step."""
+    first, end = loop["lower"].substitute(counted), loop["upper"].substitute(counted)
+    lows = [one.low for one in (induction, first) if one.low is not None]
+    highs = [high for high in (induction.high, None if end.high is None else end.high - 1) if high is not None]
+    low, high = max(lows, default=None), min(highs, default=None)
+    if low is not None and high is not None and low > high:
+        return None
+    return symbol(induction.args[0], low, high, induction.divisor)
 
 
 @property_of("thread")

@@ -148,7 +148,10 @@ class _Call:
             for first in range(0, self.kernel.threads, self.strand_lanes):
                 symbols = SymbolValues(self.kernel, self.values, one, first, self.strand_lanes)
                 strands.append(Strand(workgroup, symbols, meetings, self.program, self.stop_at))
-        _run(cluster, strands, order)
+        try:
+            _run(cluster, strands, order)
+        finally:
+            cluster.clear()  # workgroups refer to each other: their memories would stay until someone looks for cycles
         return clocks.now
 
 

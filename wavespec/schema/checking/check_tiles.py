@@ -87,14 +87,19 @@ def check_tiles(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecEr
     yield from known.values()
     wanted = targets_of(spec)
     for name, settings in ((name, settings) for name, settings in spec.targets.items() if name in wanted):
-        if not settings.params.keys() <= spec.params.keys():  # reported; what it was to replace is still there
+        if not _is_known(settings, spec):
             continue
         plain = spec_for_target(spec, name)
         of_target = dict(_Target(name, (settings,), plain, broken).problems())
         yield from (error for key, error in of_target.items() if key not in known)
-        for case in (case for case in settings.cases if case.params.keys() <= spec.params.keys()):
+        for case in (case for case in settings.cases if _is_known(case, spec)):
             of_case = dict(_Target(name, (case, settings), spec_with_override(plain, case), broken).problems())
             yield from (error for key, error in of_case.items() if key not in known and key not in of_target)
+
+
+def _is_known(settings: Override, spec: KernelSpec) -> bool:
+    """Whether all was read that settings are to replace; else that is reported, and still there."""
+    return settings.is_read and settings.params.keys() <= spec.params.keys()
 
 
 class _Target:

@@ -49,7 +49,7 @@ def clash_of(expression: Expression, constants: Mapping[str, int], counts: range
         Undecided: the counts are too many to try them all, and the expression is not of the form above.
         EvaluationError: it has no value for an index.
     """
-    if counts is not None and sum(counts) <= _MOST_VALUES:
+    if counts is not None and _sum(counts) <= _MOST_VALUES:
         tables = (
             (count, [expression.evaluate({**constants, INDEX: index, COUNT: count}) for index in range(count)])
             for count in counts
@@ -70,6 +70,11 @@ def clash_of(expression: Expression, constants: Mapping[str, int], counts: range
             for count in range(limit + 1)
         )
     return next((clash for count, values in tables if (clash := _clash(count, values))), None)
+
+
+def _sum(counts: range) -> int:
+    """Of its first and its last number, as those in between are evenly far apart: there may be billions."""
+    return (counts[0] + counts[-1]) * len(counts) // 2 if counts else 0
 
 
 def _clash(count: int, values: Sequence[int]) -> Clash | None:

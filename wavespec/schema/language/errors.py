@@ -73,6 +73,13 @@ def no_fields(where: Where, owner: str, found: str, value: object) -> WrongType:
     return WrongType(where, expected, found, "Write {} for one without fields." if value is None else "")
 
 
+def no_constraints(where: Where, found: str, value: object) -> WrongType:
+    """The error for a ``value`` in the place of a list of constraints."""
+    if isinstance(value, str) and name_problem(value) is None:
+        return WrongType(where, "a list", found, f"No alias under 'let' is called {quote(value)}.", about=[value])
+    return WrongType(where, "a list", found)
+
+
 class OutOfRange(WavespecError, code="out-of-range"):
     """A number or a length is outside its limits; `limit` reads "at least 1"."""
 

@@ -257,6 +257,11 @@ class Override(SpecModel):
     schedule: Schedule | None = None
     """The schedule, in place of the kernel's."""
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the constraints are there that were written: those of the kernel are not meant in their place."""
+        return self.constraints is not None or ("constraints",) not in self.positions
+
 
 class Conditional(SpecModel):
     """What holds for the calls of some sizes only."""

@@ -29,6 +29,7 @@ from wavespec.schema.language.errors import (
     UnknownValue,
     WrongOperandCount,
     WrongType,
+    no_constraints,
     no_fields,
 )
 from wavespec.schema.language.expression_parser import parse_expression
@@ -200,7 +201,9 @@ class _Reader:
                 return self._value(node, kind.item, positions, path)
             if kind.choices and isinstance(node, ScalarNode):
                 return self._value(node, Kind("choice", choices=kind.choices), positions, path)
-            return self._wrong(WrongType(node.span, "a list", _found(node)))
+            is_aliased = kind.item.form == "worded" and not issubclass(kind.item.models[0], Op)
+            value = node.value if is_aliased and isinstance(node, ScalarNode) else None
+            return self._wrong(no_constraints(node.span, _found(node), value))
         items: list[object] = []
         for index, item in enumerate(node.items):
             positions[(*path, index)] = Position(item.span)
