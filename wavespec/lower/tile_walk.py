@@ -46,12 +46,14 @@ def in_order(number: Expr, grid: Mapping[str, Expr]) -> dict[str, Expr]:
 def in_bands(number: Expr, grid: Mapping[str, Expr], group: int) -> dict[str, Expr]:
     """The same over bands of ``group`` rows: down the rows of a band, then on to its next column, so that tiles that
     follow each other share what they read.  With a group of 1, or one axis, they come in the order of the axes; where
-    there is one row at most, in that of the others."""
+    there is one row at most, or one column, in that of the others, for which nothing is divided."""
     if len(grid) < 2 or group == 1:
         return in_order(number, grid)
     (row, rows), (column, columns), *others = grid.items()
     if rows.high is not None and rows.high <= 1:
         return {row: const(0)} | in_order(number, {column: columns, **dict(others)})
+    if columns.high is not None and columns.high <= 1:
+        return {column: const(0)} | in_order(number, {row: rows, **dict(others)})
     band, start, inside, height = _BAND.values()
     planes = in_order(number // (rows * columns), dict(others)) if others else {}
     number = number % (rows * columns) if others else number
