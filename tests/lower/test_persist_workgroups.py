@@ -110,7 +110,7 @@ def test_a_band_of_rows_is_done_column_by_column() -> None:
 def test_tiles_of_one_column_are_its_rows() -> None:
     """No quotient of sizes stands in front of the first copy of such a kernel."""
     tile, grid = symbol("tile", 0, None), {"wg0": symbol("A", 0, 64), "wg1": symbol("B", 0, 1)}
-    assert in_bands(tile, grid, 8) == {"wg0": tile, "wg1": const(0)}
+    assert in_bands(tile, grid, 8) == in_bands(tile, grid, 1) == {"wg0": tile, "wg1": const(0)}
 
 
 @given(st.integers(0, 900))

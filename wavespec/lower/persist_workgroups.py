@@ -89,8 +89,8 @@ class PersistWorkgroups(Pass):
         first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, MOST_TILES)
         tile, rank = symbol("tile", 0, MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
         shared_out = plan.split > 1  # the first axis is that of a cluster, and there is one row of them
-        by_machine = machine.raster_group if len(places) == 2 and not (plan.has_orders or shared_out) else 1
-        group = max(1, (plan.group or by_machine) // kernel.cluster)
+        by_machine = machine.raster_group if len(places) == 2 and not (plan.has_orders or shared_out) else 0
+        group = math.ceil((plan.group or by_machine) / kernel.cluster)
         own = first // kernel.cluster
         kernel = sends_in_turn(kernel, turn) if plan.split > 1 else kernel
         last = LastRound(ALL if ended else count, most, plan.last_round) if plan.last_round > 1 else None
