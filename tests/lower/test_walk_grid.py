@@ -121,7 +121,8 @@ def test_a_launch_that_needs_no_order_stays_as_it_is() -> None:
 def test_bands_of_one_row_take_one_division() -> None:
     """A group of 1 is a row of tiles after the other, and its place a quotient and a remainder by one number."""
     values = {op["symbol"]: str(op["value"]) for op in WalkGrid()(kernel(2, 1), NVIDIA).body}
-    assert (values["wg0"], values["wg1"]) == ("number//B", "number%B") and set(values) == {"number", "wg0", "wg1"}
+    assert (values["band_tiles"], values["wg0"], values["wg1"]) == ("B", "number//band_tiles", "number%band_tiles")
+    assert set(values) == {"number", "band_tiles", "wg0", "wg1"}
 
 
 def test_the_kernel_still_prints_and_parses() -> None:

@@ -54,11 +54,11 @@ def in_bands(number: Expr, grid: Mapping[str, Expr], group: int) -> dict[str, Ex
     (row, rows), (column, columns), *others = grid.items()
     if _is_one(rows) or _is_one(columns):
         return in_order(number, grid)
-    if group == 1:
-        return in_order(number, {column: columns, row: rows, **dict(others)})
     band, start, inside, height = _BAND.values()
     planes = in_order(number // (rows * columns), dict(others)) if others else {}
     number = number % (rows * columns) if others else number
+    if group == 1:
+        return planes | {"band_tiles": columns, row: number // band, column: number % band}
     return planes | {
         "band_tiles": columns * group,
         "band_start": number // band * group,
