@@ -34,8 +34,10 @@ class Walk:
 
 
 def in_order(number: Expr, grid: Mapping[str, Expr]) -> dict[str, Expr]:
-    """The places that ``number`` stands for along the axes of a grid, by their symbols; the first runs fastest.  Nothing
-    is divided for an axis of one place at most."""
+    """The places that ``number`` stands for along the axes of a grid, by their symbols; the first runs fastest.
+
+    Nothing is divided for an axis of one place at most.
+    """
     places: dict[str, Expr] = {name: const(0) for name in grid}
     *inner, last = [name for name, extent in grid.items() if not _is_one(extent)] or [*grid]
     for name in inner:
