@@ -58,8 +58,9 @@ def test_the_tiles_of_each_part_are_walked_over() -> None:
           let {symbol = "tiles_here", value = [N*max(min((M + 63)//64, (value_length + 63)//64), 0)]}
           for {counts_on = true, induction = "round", lower = [(late + tiles_before)//workers], step = [1], unroll = 1, upper = [(late + tiles_before + tiles_here)//workers]} () do
             let {symbol = "tile", value = [0 - tiles_before + workgroup + round*workers]}
-            let {symbol = "wg0", value = [tile%max(min((M + 63)//64, (value_length + 63)//64), 0)]}
-            let {symbol = "wg1", value = [tile//max(min((M + 63)//64, (value_length + 63)//64), 0)]}
+            let {symbol = "band_tiles", value = [N]}
+            let {symbol = "wg0", value = [tile//band_tiles]}
+            let {symbol = "wg1", value = [tile%band_tiles]}
             %one = constant {value = 1.0} : f32x1
             store %one {memory = "y", offset = [wg1 + M*N*wg2 + (N*wg0)*64]}
             tiles_end {dim = "M", extent = [value_length]}

@@ -17,11 +17,16 @@ SYMBOLS = """symbol K in 0..100000 by 4
 symbol C in 0..1000 by 4
 symbol S in 1..1000 by 1
 symbol at_K in 0..100000 by 4"""
+SIZES = ["memory @X : f32 (K: [K], C: [C], S: [S]) global input", "memory @Y : i32 (K: [K]) global output"]
 
 
 def walk(step: int = 4, by: str = "C") -> Kernel:
     """A lane stores for every step the quotient of its index, split further, and the remainder."""
-    body = f"""
+    return kernel(NVIDIA, SIZES, body_of(step, by), symbols=SYMBOLS)
+
+
+def body_of(step: int, by: str) -> str:
+    return f"""
     if {{mask = (([lane], [1],),)}} () do
       for {{induction = "at_K", lower = [0], step = [{step}], unroll = 1, upper = [K]}} () do
         %a = coordinates {{places = ([at_K//{by}//S], [at_K//{by}%S], [at_K%{by}], [at_K],)}} : i32x4
@@ -30,8 +35,6 @@ def walk(step: int = 4, by: str = "C") -> Kernel:
       end
       yield
     end"""
-    sizes = "memory @X : f32 (K: [K], C: [C], S: [S]) global input"
-    return kernel(NVIDIA, [sizes, "memory @Y : i32 (K: [K]) global output"], body, symbols=SYMBOLS)
 
 
 def nested(one: Kernel) -> Kernel:
@@ -55,6 +58,14 @@ def test_steps_divide_no_index() -> None:
     assert (outer["induction"], inner["induction"]) == ("at_K.quotient", "at_K.remainder")
     coordinates = next(op for op in inner.walk() if op.get("places"))
     assert str(coordinates["places"]) == "(at_K.quotient//S, at_K.quotient%S, at_K.remainder, at_K)"
+
+
+def test_the_number_of_quotients_takes_32_bits() -> None:
+    """Of the largest sizes too: a division in 64 bits, in front of the first copy, is a call."""
+    largest = "symbol K in 0..2147418112 by 64\nsymbol C in 0..2147418112 by 64\nsymbol S in 1..1000 by 1\n"
+    one = kernel(NVIDIA, SIZES, body_of(64, "C"), symbols=largest + "symbol at_K in 0..2147418048 by 64")
+    outer, _ = (op for op in nested(one).walk() if op.is_(FOR))
+    assert all(node.high is not None and node.high < 2**31 for node in outer["upper"].walk())
 
 
 @pytest.mark.parametrize("other", [walk(step=8), walk(by="S"), walk(by="12")], ids=["steps", "size", "constant"])

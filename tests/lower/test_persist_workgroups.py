@@ -31,6 +31,8 @@ TILES = Text("""
     grid [B]
     memory @y : f32 (A: [A], B: [B]) global output
 """)
+COPIED = hopper_gemm(schedule="waves: {producers: 1}, workgroups: {persistent: true}").lowered(NVIDIA, STAGE)
+"""Whose waves do not load ahead."""
 ONE = """
     %one = constant {value = 1.0} : f32x1
     store %one {memory = "y", offset = [wg0*64 + wg1]}
@@ -84,8 +86,7 @@ def test_a_machine_without_a_number_of_processors_refuses() -> None:
 
 
 def test_a_spec_gets_there() -> None:
-    kernel = hopper_gemm(schedule="waves: {producers: 1}, workgroups: {persistent: true}").lowered(NVIDIA, STAGE)
-    assert len(kernel.grid) == 1 and [op["induction"] for op in kernel.body if op.name == "for"] == ["round"]
+    assert len(COPIED.grid) == 1 and [op["induction"] for op in COPIED.body if op.name == "for"] == ["round"]
 
 
 def place_of(tile: int, rows: int, columns: int, group: int) -> tuple[int, int]:
@@ -104,6 +105,25 @@ def test_every_tile_has_one_place_and_every_place_one_tile(rows: int, columns: i
 
 def test_a_band_of_rows_is_done_column_by_column() -> None:
     assert [place_of(tile, 6, 3, 4) for tile in range(8)] == [(row, column) for column in (0, 1) for row in range(4)]
+
+
+def test_tiles_of_one_column_are_its_rows() -> None:
+    """No quotient of sizes stands in front of the first copy of such a kernel."""
+    tile, grid = symbol("tile", 0, None), {"wg0": symbol("A", 0, 64), "wg1": symbol("B", 0, 1)}
+    assert in_bands(tile, grid, 8) == in_bands(tile, grid, 1) == {"wg0": tile, "wg1": const(0)}
+
+
+@given(st.integers(0, 900))
+def test_fewer_tiles_than_processors_are_one_round(tiles: int) -> None:
+    """How far apart tiles of a workgroup are is a number, whatever there is to do: nothing is divided by a size."""
+    *_, loop = COPIED.body
+    places = [op["value"] for op in loop.walk() if op.name == "let" and op["symbol"] == "tile"]
+    found: list[int] = []
+    for number in range(min(tiles, NVIDIA.processors)):
+        known = {"tiles": tiles, "workgroup": number}
+        rounds = range(loop["upper"].evaluate(known))
+        found += [place.evaluate({**known, "round": turn}) for place in places for turn in rounds]
+    assert sorted(found) == list(range(tiles))
 
 
 @given(st.tuples(*[st.integers(1, 4)] * 4), st.integers(1, 5))

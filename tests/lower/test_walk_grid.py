@@ -37,7 +37,7 @@ def kernel(axes: int, group: int) -> Kernel:
 
 def walked(*grid: int, group: int, chiplets: int) -> list[tuple[int, ...]]:
     """The tile of each workgroup, in the order in which the machine starts them."""
-    machine = replace(NVIDIA, raster_group=1, chiplets=chiplets)
+    machine = replace(NVIDIA, raster_group=0, chiplets=chiplets)
     plan = replace(kernel(len(grid), group).distribution, chiplets=True if chiplets > 1 else None)
     after = WalkGrid()(replace(kernel(len(grid), group), distribution=plan), machine)
     found: list[tuple[int, ...]] = []
@@ -57,7 +57,7 @@ def walked(*grid: int, group: int, chiplets: int) -> list[tuple[int, ...]]:
 def test_every_tile_is_visited_once(tiles: tuple[int, int], group: int, chiplets: int) -> None:
     found = walked(*tiles, group=group, chiplets=chiplets)
     assert sorted(found) == list(itertools.product(*map(range, tiles)))
-    if group > 1 and chiplets == 1:
+    if chiplets == 1:
         together = found[: group * tiles[1]]
         assert {x for x, _ in together} == set(range(min(group, tiles[0]))), "a band of rows"
 
@@ -114,8 +114,15 @@ def test_chiplets_get_neighbours_of_one_axis(tiles: int) -> None:
 def test_a_launch_that_needs_no_order_stays_as_it_is() -> None:
     one = kernel(1, 4)
     assert WalkGrid()(one, NVIDIA) is one, "bands have two axes"
-    two = kernel(2, 1)
-    assert WalkGrid()(two, replace(NVIDIA, raster_group=1)) is two
+    two = kernel(2, 0)
+    assert WalkGrid()(two, replace(NVIDIA, raster_group=0)) is two
+
+
+def test_bands_of_one_row_take_one_division() -> None:
+    """A group of 1 is a row of tiles after the other, and its place a quotient and a remainder by one number."""
+    values = {op["symbol"]: str(op["value"]) for op in WalkGrid()(kernel(2, 1), NVIDIA).body}
+    assert (values["band_tiles"], values["wg0"], values["wg1"]) == ("B", "number//band_tiles", "number%band_tiles")
+    assert set(values) == {"number", "band_tiles", "wg0", "wg1"}
 
 
 def test_the_kernel_still_prints_and_parses() -> None:

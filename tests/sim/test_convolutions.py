@@ -36,11 +36,17 @@ def cases(windows: Windows) -> tuple[TargetCase, ...]:
     return tuple(case for case in found if case.spec.params["SHIFTED"] == Num(0))
 
 
-def with_taps_of_rows(padding: int) -> Kernel:
-    """The case in which the taps of a row read what is staged once."""
+def shifted_cases(padding: int, chunk: int) -> list[TargetCase]:
+    """Those with rows that are one further on each time, by how many channels lie side by side."""
     found = cases_for_target(SPEC.model_copy(update={"params": {**SPEC.params, "PAD": Num(padding)}}), "sm_90")
-    (case,) = (case for case in found if case.spec.params["SHIFTED"] == Num(1))
-    return lower(case.spec, HOPPER)
+    wanted = {"SHIFTED": Num(1), "CHUNK": Num(chunk)}
+    return [case for case in found if wanted.items() <= case.spec.params.items()]
+
+
+def with_taps_of_rows(padding: int, number: int = 0) -> Kernel:
+    """A case in which the taps of a row read what is staged once: of few filters, and of long rows."""
+    few, many = shifted_cases(padding, 64)
+    return lower((few, many)[number].spec, HOPPER)
 
 
 @cache
@@ -125,6 +131,32 @@ def test_taps_of_a_row_are_exact_and_stored_where_there_are_pixels(
     assert torch.equal(result, expected)
     (pixels,) = {op["box"] for op in kernel.walk() if op.is_(BULK_COPY) and op.get("windows")}
     assert pixels == (136, 64), "128 rows and two shifts, in whole periods of the swizzle"
+
+
+def test_taps_of_long_rows_are_exact() -> None:
+    kernel = with_taps_of_rows(1, 1)
+    report, result, expected = run(kernel, (1, 1, 1), (1, 3, 66, 64), (128, 3, 3))
+    assert report.ok, report.render()
+    assert torch.equal(result, expected)
+
+
+POINTWISE = shifted_cases(0, 1)
+
+
+def test_filters_of_one_pixel_have_cases_only_where_no_pixel_is_left_out() -> None:
+    assert len(POINTWISE) == 8 and not shifted_cases(1, 1)
+
+
+@pytest.mark.parametrize("number", range(len(POINTWISE)))
+def test_filters_of_one_pixel_multiply_rows_of_a_matrix(number: int) -> None:
+    """Boxes of rows, which need no place in an image; the last ones are not there, nor the last filters."""
+    kernel = lower(POINTWISE[number].spec, HOPPER)
+    assert not any(op.get("windows") for op in kernel.walk())
+    _, least, most, multiple = kernel.symbol("O").args
+    filters = max(least, multiple * (min(most, 200) // multiple))
+    report, result, expected = run(kernel, (1, 0, 1), (5, 7, 7, 128), (filters, 1, 1))
+    assert report.ok, report.render()
+    assert torch.equal(result, expected)
 
 
 @pytest.mark.parametrize("first", [-2, 0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs, rewrite
 from wavespec.ir.rewriting import with_nodes
 from wavespec.ir.thread_ops import FOR, NAMES_A_SYMBOL
@@ -74,7 +74,7 @@ def _nested(loop: Op, size: Expr, index: Expr) -> tuple[Op, tuple[Expr, Expr]]:
     inside = tuple(with_nodes(op, known) for op in loop.body.ops)
     inner = _counting(loop, remainder, minimum(size_or_one, loop["upper"] - whole), step)
     inner = replace(inner, region=Region((), (let(name, whole + remainder), *inside), ()))
-    outer = _counting(loop, quotient, (loop["upper"] + size_or_one - 1) // size_or_one, 1)
+    outer = _counting(loop, quotient, ceildiv(ceildiv(loop["upper"], step), size_or_one // step), 1)  # within 32 bits
     return replace(outer, region=Region((), (inner,), ())), (quotient, remainder)
 
 

@@ -89,8 +89,8 @@ class PersistWorkgroups(Pass):
         first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, MOST_TILES)
         tile, rank = symbol("tile", 0, MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
         shared_out = plan.split > 1  # the first axis is that of a cluster, and there is one row of them
-        by_machine = machine.raster_group if len(places) == 2 and not (plan.has_orders or shared_out) else 1
-        group = max(1, (plan.group or by_machine) // kernel.cluster)
+        by_machine = machine.raster_group if len(places) == 2 and not (plan.has_orders or shared_out) else 0
+        group = math.ceil((plan.group or by_machine) / kernel.cluster)
         own = first // kernel.cluster
         kernel = sends_in_turn(kernel, turn) if plan.split > 1 else kernel
         last = LastRound(ALL if ended else count, most, plan.last_round) if plan.last_round > 1 else None
@@ -151,8 +151,8 @@ def _with_common_starts(kernel: Kernel, most: int) -> int:
 def _dealt(kernel: Kernel, own: Expr, workers: Expr, most: int, turn: Expr, named: Mapping[str, Expr]) -> Walk:
     """Tiles that are dealt out by formulas of the round.
 
-    Where workgroups load ahead, theirs are as far apart as the most workgroups are, a number: what places have in
-    common in all rounds is seen then.  With fewer workgroups each has one tile.
+    Theirs are as far apart as the most workgroups are, a number: nothing is divided by how many there are before the
+    first tile, and what places have in common in all rounds is seen.  With fewer workgroups each has one tile.
     """
     count = symbol("tiles", 0, MOST_TILES)
     ordered = {f"wg{split.axis}" for split in kernel.distribution.workgroup if split.order is not None}
@@ -162,7 +162,7 @@ def _dealt(kernel: Kernel, own: Expr, workers: Expr, most: int, turn: Expr, name
         if len(named) > 1 and ordered == {[*named][-1]}:
             dealt = dealt.or_in_pairs(own, workers, turn, named)
     else:
-        dealt = DealtTiles.in_turn(own, const(most) if can_load_ahead(kernel) else workers, turn, count)
+        dealt = DealtTiles.in_turn(own, const(most), turn, count)
 
     def loops(inside: Sequence[Op]) -> tuple[Op, ...]:
         bounds = {"induction": turn.args[0], "lower": const(0), "upper": dealt.rounds}

@@ -34,9 +34,12 @@ class Walk:
 
 
 def in_order(number: Expr, grid: Mapping[str, Expr]) -> dict[str, Expr]:
-    """The places that ``number`` stands for along the axes of a grid, by their symbols; the first runs fastest."""
-    places: dict[str, Expr] = {}
-    *inner, last = grid
+    """The places that ``number`` stands for along the axes of a grid, by their symbols; the first runs fastest.
+
+    Nothing is divided for an axis of one place at most.
+    """
+    places: dict[str, Expr] = {name: const(0) for name in grid}
+    *inner, last = [name for name, extent in grid.items() if not _is_one(extent)] or [*grid]
     for name in inner:
         places[name] = number % grid[name]
         number = number // grid[name]
@@ -45,16 +48,19 @@ def in_order(number: Expr, grid: Mapping[str, Expr]) -> dict[str, Expr]:
 
 def in_bands(number: Expr, grid: Mapping[str, Expr], group: int) -> dict[str, Expr]:
     """The same over bands of ``group`` rows: down the rows of a band, then on to its next column, so that tiles that
-    follow each other share what they read.  With a group of 1, or one axis, they come in the order of the axes; where
-    there is one row at most, in that of the others."""
-    if len(grid) < 2 or group == 1:
+    follow each other share what they read.  A band of one row is divided by its columns alone.  Without a group, or
+    with one axis, they come in the order of the axes; where there is one row at most, or one column, in that of the
+    others."""
+    if len(grid) < 2 or not group:
         return in_order(number, grid)
     (row, rows), (column, columns), *others = grid.items()
-    if rows.high is not None and rows.high <= 1:
-        return {row: const(0)} | in_order(number, {column: columns, **dict(others)})
+    if _is_one(rows) or _is_one(columns):
+        return in_order(number, grid)
     band, start, inside, height = _BAND.values()
     planes = in_order(number // (rows * columns), dict(others)) if others else {}
     number = number % (rows * columns) if others else number
+    if group == 1:
+        return planes | {"band_tiles": columns, row: number // band, column: number % band}
     return planes | {
         "band_tiles": columns * group,
         "band_start": number // band * group,
@@ -63,6 +69,11 @@ def in_bands(number: Expr, grid: Mapping[str, Expr], group: int) -> dict[str, Ex
         row: start + inside % height,
         column: inside // height,
     }
+
+
+def _is_one(extent: Expr) -> bool:
+    """Whether an axis has one place, or none."""
+    return extent.high is not None and extent.high <= 1
 
 
 def defined(kernel: Kernel, declared: Iterable[Expr], values: Mapping[str, Expr]) -> tuple[Kernel, tuple[Op, ...]]:

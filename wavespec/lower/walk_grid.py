@@ -42,7 +42,7 @@ class WalkGrid(Pass):
             return _in_pieces(kernel, machine)
         grid = _axes(kernel)
         group, chiplets = _walk(kernel, machine, is_band=tuple(grid)[:2] == (0, 1))
-        if not grid or (group, chiplets) == (1, 1):
+        if not grid or (group, chiplets) == (0, 1):
             return kernel
         ids = {axis: symbol(f"id{axis}", 0, MOST_TILES) for axis in grid}
         *inner, number = grid
@@ -65,7 +65,7 @@ def _in_pieces(kernel: Kernel, machine: Machine) -> Kernel:
     plan, named = kernel.distribution, {f"wg{axis}": extent for axis, extent in enumerate(kernel.grid)}
     last = LastRound(product(kernel.grid), machine.processors, plan.last_round)
     tile, values = last.at(first)
-    values = {**last.once(), **values, **in_bands(tile, named, max(1, plan.group or machine.raster_group))}
+    values = {**last.once(), **values, **in_bands(tile, named, plan.group or machine.raster_group)}
     grid = (last.workgroups,)
     kernel, lets = defined(kernel, (first, *SYMBOLS), values)
     return replace(kernel, grid=grid, body=(*lets, *kernel.body))
@@ -80,12 +80,12 @@ def _axes(kernel: Kernel) -> Mapping[int, str]:
 
 
 def _walk(kernel: Kernel, machine: Machine, *, is_band: bool) -> tuple[int, int]:
-    """Rows of a band, and chiplets that each get neighbours; 1: as it comes."""
+    """Rows of a band, 0: tiles as they come; and chiplets that each get neighbours, 1: workgroups as they come."""
     plan = kernel.distribution
     if plan.persistent or plan.split > 1:  # workgroups of one tile stay neighbours
-        return 1, 1
-    by_machine = machine.raster_group if len(kernel.grid) == 2 and not plan.has_orders else 1
-    group = (plan.group or by_machine) if is_band else 1
+        return 0, 1
+    by_machine = machine.raster_group if len(kernel.grid) == 2 and not plan.has_orders else 0
+    group = (plan.group or by_machine) if is_band else 0
     return group, machine.chiplets if (group > 1 if plan.chiplets is None else plan.chiplets) else 1
 
 

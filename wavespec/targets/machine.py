@@ -250,7 +250,7 @@ class Machine:
     """Whether a launch may begin before the one in front of it has ended, and waits for that by an instruction."""
     clusters: Mapping[int, int] = field(default_factory=dict[int, int])
     """Workgroups that can write each other's shared memory: how many such clusters run at the same time."""
-    raster_group: int = 1
+    raster_group: int = 0
     """Workgroups along grid axis 0 that run together with their neighbours along axis 1."""
     chiplets: int = 1
     """Parts of the device with a cache each, to which consecutive workgroups go in turns."""

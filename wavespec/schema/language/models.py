@@ -150,7 +150,7 @@ class WorkgroupSchedule(SpecModel):
 
     group: Annotated[int, Field(ge=1, le=64)] | None = None
     """Workgroups along axis 0 that run together with their neighbours along axis 1, at each place of further axes;
-    absent: the machine's choice in grids of these two axes."""
+    1: a row of tiles after the other; absent: the machine's choice in grids of these two axes."""
     chiplets: bool | None = None
     """Whether each chiplet gets neighbours, where the machine hands workgroups out to chiplets in turns; absent: where
     tiles come in such groups."""
