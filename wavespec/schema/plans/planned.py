@@ -338,6 +338,7 @@ class _Plan:
             "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),
             "loops": str(roles.loops),
+            "walks": str(int(bool(roles.walked))),
             "largest": str(roles.largest),
             "counted": str(int(bool(roles.counted))),
             "bins": " * ".join(roles.counted) or "0",
