@@ -609,7 +609,7 @@ def _errors(ours: Any, theirs: Any, exact: Any) -> tuple[float, float]:
 
 
 def _double(tensor: Tensor) -> Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor
+    return tensor.double() if tensor.is_floating_point() else tensor.clone()
 
 
 def main() -> None:
@@ -636,7 +636,11 @@ def main() -> None:
             inputs = [trial.make(shape, place) for place, shape in enumerate(shapes)]
             shown = "; ".join(" x ".join(map(str, shape)) for shape in shapes)
             calls = {"ours": lambda: kernel(*inputs), "torch": lambda: trial.torch(*inputs)}
-            errors = _errors(kernel(*inputs), trial.torch(*inputs), trial.torch(*map(_double, inputs)))
+            errors = _errors(
+                kernel(*(one.clone() for one in inputs)),
+                trial.torch(*(one.clone() for one in inputs)),
+                trial.torch(*map(_double, inputs)),
+            )
             times = fastest(calls, arguments.seconds, clock)
             ratio = times["torch"] / times["ours"]
             print(
