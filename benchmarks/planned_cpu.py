@@ -2,9 +2,10 @@
 
     python benchmarks/planned_cpu.py [--only NAME ...] [--seconds 0.5] [--threads N] [--wall] [--variant x86_64_v3]
 
-One thread and its own time (`time.thread_time`), or with ``--wall`` the wall clock and as many threads as ``--threads``
-says; calls take turns with torch in one process, on the same tensors.  Figures are the fastest tenth of the calls, in
-microseconds; ratios are torch's time over ours, errors the largest against f64, ours and torch's.
+The specs are those of ``benchmarks/specs/planned``.  One thread and its own time (`time.thread_time`), or with
+``--wall`` the wall clock and as many threads as ``--threads`` says; calls take turns with torch in one process, on
+the same tensors.  Figures are the fastest tenth of the calls, in microseconds; ratios are torch's time over ours,
+errors the largest against f64, ours and torch's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,434 +23,37 @@ import torch.nn.functional as functional
 from torch import Tensor
 
 import wavespec as ws
+from wavespec.pipeline import best_variant, build
+from wavespec.runtime.kernel import Kernel
 from wavespec.schema import loads
+from wavespec.targets import machines
 
-Tensors = Sequence[Tensor]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """``spec``: a kernel without its first three lines; ``sizes``: shapes of its inputs, one list for each row."""
-
-    spec: str
-    torch: Callable[..., Any]
-    sizes: Sequence[Sequence[Sequence[int]]]
-    make: Callable[[Sequence[int], int], Tensor] = lambda shape, _: torch.randn(*shape)
-    is_exact: bool = False
-
-
-def _joined(word: str, result: str = "", start: str = "0", dtype: str = "f32") -> str:
-    """A reduction over all of the last dim."""
-    return f"""
-dims: {{M: {{}}, N: {{min: 1}}}}
-tensors: {{x: {{shape: [M, N], dtype: {dtype}}}, y: {{shape: [M], dtype: {dtype}, role: output}}}}
-graph:
-  - none: {{register: [M], dtype: {dtype}, value: {start}}}
-  - steps:
-      iterate: N
-      carry: {{total: none}}
-      body:
-        - part: {{read: x}}
-        - total: {{{word}: part, dim: N, init: total}}
-  - result: {result or "steps.total * 1"}
-  - {{write: result, to: y}}
-"""
-
-
-_EXTREME = """
-dims: {M: {}, N: {min: 1}}
-tensors: {x: {shape: [M, N], dtype: f32}, y: {shape: [M], dtype: i64, role: output}}
-graph:
-  - nowhere: {register: [M], dtype: i64, value: 0}
-  - lowest: {register: [M], dtype: f32, value: -.inf}
-  - rows:
-      iterate: N
-      carry: {place: nowhere, largest: lowest}
-      body:
-        - part: {read: x}
-        - place: {argmax: part, dim: N, extreme: largest, init: [place, largest]}
-  - {write: rows.place, to: y}
-"""
-_OF_ALL = """
-dims: {N: {min: 1}}
-tensors: {x: {shape: [N], dtype: f32}, y: {shape: [], dtype: f32, role: output}}
-graph:
-  - none: {register: [], dtype: f32, value: 0}
-  - steps:
-      iterate: N
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - total: {sum: part, dim: N, init: total}
-  - {write: steps.total, to: y}
-"""
+SPECS = Path(__file__).parent / "specs" / "planned"
 _LONG = ([[1, 1_000_003]], [[1, 100_000]], [[4, 300_000]], [[1, 10_000]], [[2000, 1000]])
-TRIALS: dict[str, Trial] = {
-    "sum of rows": Trial(_joined("sum"), lambda x: x.sum(1), _LONG),
-    "sum of all": Trial(_OF_ALL, lambda x: x.sum(), ([[1_000_003]], [[10_000]])),
-    "largest of rows": Trial(_joined("max", start="-.inf"), lambda x: x.amax(1), _LONG, is_exact=True),
-    "argmax of rows": Trial(_EXTREME, lambda x: x.argmax(1), _LONG, is_exact=True),
-}
+_MATRICES = ((4096, 14336), (4096, 4096), (2048, 2048), (512, 512))
+_PLACES = 5000
 
-_SUM_MIDDLE = """
-dims: {A: {}, N: {min: 1}, B: {}}
-tensors: {x: {shape: [A, N, B], dtype: f32}, y: {shape: [A, B], dtype: f32, role: output}}
-graph:
-  - none: {register: [A, B], dtype: f32, value: 0}
-  - steps:
-      iterate: N
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - total: {sum: part, dim: N, init: total}
-  - result: "steps.total / f32(size(N))"
-  - {write: result, to: y}
-"""
-_SUM_MATRIX = """
-dims: {M: {min: 1}, N: {min: 1}}
-tensors: {x: {shape: [M, N], dtype: f32}, y: {shape: [], dtype: f32, role: output}}
-graph:
-  - none: {register: [], dtype: f32, value: 0}
-  - rows:
-      iterate: M
-      carry: {total: none}
-      body:
-        - columns:
-            iterate: N
-            carry: {total: total}
-            body:
-              - part: {read: x}
-              - total: {sum: part, dim: [M, N], init: total}
-        - total: columns.total
-  - {write: rows.total, to: y}
-"""
-_VARIANCE = """
-dims: {N: {min: 2}}
-tensors: {x: {shape: [N], dtype: f32}, y: {shape: [], dtype: f32, role: output}}
-graph:
-  - none: {register: [], dtype: f32, value: 0}
-  - sums:
-      iterate: N
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - total: {sum: part, dim: N, init: total}
-  - middle: "sums.total / f32(size(N))"
-  - squares:
-      iterate: N
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - apart: part - middle
-        - square: apart * apart
-        - total: {sum: square, dim: N, init: total}
-  - result: "squares.total / f32(size(N) - 1)"
-  - {write: result, to: y}
-"""
-_LOGSUMEXP = """
-dims: {N: {min: 1}}
-tensors: {x: {shape: [N], dtype: f32}, y: {shape: [], dtype: f32, role: output}}
-graph:
-  - lowest: {register: [], dtype: f32, value: -.inf}
-  - none: {register: [], dtype: f32, value: 0}
-  - tops:
-      iterate: N
-      carry: {top: lowest}
-      body:
-        - part: {read: x}
-        - top: {max: part, dim: N, init: top}
-  - sums:
-      iterate: N
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - power: exp(part - tops.top)
-        - total: {sum: power, dim: N, init: total}
-  - result: tops.top + log(sums.total)
-  - {write: result, to: y}
-"""
-_SOFTMAX_FIRST = """
-dims: {N: {min: 1}, B: {}}
-tensors: {x: {shape: [N, B], dtype: f32}, y: {shape: [N, B], dtype: f32, role: output}}
-graph:
-  - lowest: {register: [B], dtype: f32, value: -.inf}
-  - none: {register: [B], dtype: f32, value: 0}
-  - tops:
-      iterate: N
-      carry: {top: lowest}
-      body:
-        - part: {read: x}
-        - top: {max: part, dim: N, init: top}
-  - sums:
-      iterate: N
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - power: exp(part - tops.top)
-        - total: {sum: power, dim: N, init: total}
-  - again:
-      iterate: N
-      body:
-        - part: {read: x}
-        - result: exp(part - tops.top) / sums.total
-        - {write: result, to: y}
-"""
-_ARGMAX_CHANNELS = """
-dims: {B: {}, H: {}, W: {}, C: {min: 1}}
-tensors: {x: {shape: [B, H, W, C], dtype: f32}, y: {shape: [B, H, W], dtype: i64, role: output}}
-graph:
-  - nowhere: {register: [B, H, W], dtype: i64, value: 0}
-  - lowest: {register: [B, H, W], dtype: f32, value: -.inf}
-  - rows:
-      iterate: C
-      carry: {place: nowhere, largest: lowest}
-      body:
-        - part: {read: x}
-        - place: {argmax: part, dim: C, extreme: largest, init: [place, largest]}
-  - {write: rows.place, to: y}
-"""
-_BATCH_NORM = """
-dims: {N: {min: 1}, C: {}}
-tensors: {x: {shape: [N, C], dtype: f32}, mean: {shape: [C], dtype: f32, role: output}, var: {shape: [C], dtype: f32, role: output}}
-graph:
-  - none: {register: [C], dtype: f32, value: 0}
-  - sums:
-      iterate: N
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - total: {sum: part, dim: N, init: total}
-  - middle: "sums.total / f32(size(N))"
-  - squares:
-      iterate: N
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - apart: part - middle
-        - square: apart * apart
-        - total: {sum: square, dim: N, init: total}
-  - result: "squares.total / f32(size(N))"
-  - {write: middle, to: mean}
-  - {write: result, to: var}
-"""
-_BATCH_NORM_NCHW = """
-dims: {B: {min: 1}, C: {}, S: {min: 1}}
-tensors: {x: {shape: [B, C, S], dtype: f32}, mean: {shape: [C], dtype: f32, role: output}}
-graph:
-  - none: {register: [C], dtype: f32, value: 0}
-  - images:
-      iterate: B
-      carry: {total: none}
-      body:
-        - pixels:
-            iterate: S
-            carry: {total: total}
-            body:
-              - part: {read: x}
-              - total: {sum: part, dim: [B, S], init: total}
-        - total: pixels.total
-  - result: "images.total / f32(size(B) * size(S))"
-  - {write: result, to: mean}
-"""
-_CUMMAX = """
-dims: {M: {}, N: {}}
-tensors: {x: {shape: [M, N], dtype: f32}, y: {shape: [M, N], dtype: f32, role: output}}
-graph:
-  - lowest: {register: [M], dtype: f32, value: -.inf}
-  - again:
-      iterate: N
-      carry: {before: lowest}
-      body:
-        - part: {read: x}
-        - running: {cummax: part, dim: N, init: before}
-        - {write: running, to: y}
-        - before: {max: part, dim: N, init: before}
-"""
-_RMS_HEADS = """
-dims: {T: {}, H: {}, D: {value: 128}}
-tensors: {x: {shape: [T, H, D], dtype: f32}, w: {shape: [D], dtype: f32}, y: {shape: [T, H, D], dtype: f32, role: output}}
-graph:
-  - part: {read: x}
-  - weight: {read: w}
-  - square: part * part
-  - middle: {mean: square, dim: D}
-  - result: part * rsqrt(middle + 0.000001) * weight
-  - {write: result, to: y}
-"""
-_L2 = """
-dims: {M: {}, N: {}}
-tensors: {x: {shape: [M, N], dtype: f32}, y: {shape: [M, N], dtype: f32, role: output}}
-graph:
-  - none: {register: [M], dtype: f32, value: 0}
-  - sums:
-      iterate: N
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - square: part * part
-        - total: {sum: square, dim: N, init: total}
-  - scale: 1 / maximum(sqrt(sums.total), 0.000000000001)
-  - again:
-      iterate: N
-      body:
-        - part: {read: x}
-        - result: part * scale
-        - {write: result, to: y}
-"""
-_POOL = """
-dims: {B: {}, C: {}, H: {}, W: {}, R: {value: 2}, S: {value: 2}, P: {equals: H // 2}, Q: {equals: W // 2}}
-tensors: {x: {shape: [B, C, H, W], dtype: f32}, y: {shape: [B, C, P, Q], dtype: f32, role: output}}
-graph:
-  - window: {read: x, dims: [B, C, P, Q, R, S], at: {H: 2 * P + R, W: 2 * Q + S}}
-  - result: {WORD: window, dim: [R, S]}
-  - {write: result, to: y}
-"""
-_POOL_NHWC = """
-dims: {B: {}, C: {}, H: {}, W: {}, R: {value: 2}, S: {value: 2}, P: {equals: H // 2}, Q: {equals: W // 2}}
-tensors: {x: {shape: [B, H, W, C], dtype: f32}, y: {shape: [B, P, Q, C], dtype: f32, role: output}}
-graph:
-  - window: {read: x, dims: [B, P, Q, C, R, S], at: {H: 2 * P + R, W: 2 * Q + S}}
-  - result: {WORD: window, dim: [R, S]}
-  - {write: result, to: y}
-"""
-_GLOBAL_POOL = _joined("sum", result='"steps.total / f32(size(N))"')
-_SHUFFLE = """
-dims: {B: {}, K: {}, H: {}, W: {}, C: {equals: K // 4}, P: {equals: H * 2}, Q: {equals: W * 2}}
-tensors: {x: {shape: [B, K, H, W], dtype: f32}, y: {shape: [B, C, P, Q], dtype: f32, role: output}}
-graph:
-  - part: {read: x, dims: [B, C, P, Q], at: {K: C * 4 + P % 2 * 2 + Q % 2, H: P // 2, W: Q // 2}}
-  - {write: part, to: y}
-"""
-_LAYER_TWO = """
-dims: {B: {}, H: {min: 1}, W: {min: 1}}
-tensors: {x: {shape: [B, H, W], dtype: f32}, w: {shape: [H, W], dtype: f32}, y: {shape: [B, H, W], dtype: f32, role: output}}
-graph:
-  - none: {register: [B], dtype: f32, value: 0}
-  - sums:
-      iterate: H
-      carry: {total: none}
-      body:
-        - inner:
-            iterate: W
-            carry: {total: total}
-            body:
-              - part: {read: x}
-              - total: {sum: part, dim: [H, W], init: total}
-        - total: inner.total
-  - middle: "sums.total / f32(size(H) * size(W))"
-  - squares:
-      iterate: H
-      carry: {total: none}
-      body:
-        - inner:
-            iterate: W
-            carry: {total: total}
-            body:
-              - part: {read: x}
-              - apart: part - middle
-              - square: apart * apart
-              - total: {sum: square, dim: [H, W], init: total}
-        - total: inner.total
-  - scale: "rsqrt(squares.total / f32(size(H) * size(W)) + 0.00001)"
-  - again:
-      iterate: H
-      body:
-        - inner:
-            iterate: W
-            body:
-              - part: {read: x}
-              - weight: {read: w}
-              - result: (part - middle) * scale * weight
-              - {write: result, to: y}
-"""
-_ONE_HOT = """
-dims: {N: {}, C: {value: 64}}
-tensors: {x: {shape: [N], dtype: i64, values: {min: 0, max: C - 1}}, y: {shape: [N, C], dtype: i64, role: output}}
-graph:
-  - place: {read: x}
-  - there: "place == i64(index(C))"
-  - result: i64(there)
-  - {write: result, to: y}
-"""
-_GATHER = """
-dims: {V: {}, N: {}, D: {}}
-tensors: {x: {shape: [V, D], dtype: f32}, rows: {shape: [N], dtype: i64, values: {min: 0, max: V - 1}}, y: {shape: [N, D], dtype: f32, role: output}}
-graph:
-  - row: {read: rows}
-  - part: {read: x, dims: [N, D], at: {V: row}}
-  - {write: part, to: y}
-"""
-_SCATTER = """
-dims: {V: {}, N: {}, D: {}}
-tensors: {y: {shape: [V, D], dtype: f32, role: inout}, rows: {shape: [N], dtype: i64, values: {min: 0, max: V - 1}}, x: {shape: [N, D], dtype: f32}}
-graph:
-  - row: {read: rows}
-  - part: {read: x}
-  - {write: part, to: y, at: {V: row}, combine: add}
-"""
-_HISTOGRAM = """
-dims: {N: {}, B: {BINS}}
-tensors: {counts: {shape: [B], dtype: i32, role: inout}, x: {shape: [N], dtype: i32, values: {min: 0, max: B - 1}}}
-graph:
-  - number: {read: x}
-  - one: {register: [N], dtype: i32, value: 1}
-  - {write: one, to: counts, at: {B: number}, combine: add}
-"""
-_KRONECKER = """
-dims: {A: {}, B: {}, P: {}, Q: {}, M: {equals: A * P}, N: {equals: B * Q}}
-tensors: {x: {shape: [A, B], dtype: f32}, y: {shape: [P, Q], dtype: f32}, z: {shape: [M, N], dtype: f32, role: output}}
-graph:
-  - left: {read: x, dims: [M, N], at: {A: M // size(P), B: N // size(Q)}}
-  - right: {read: y, dims: [M, N], at: {P: M % size(P), Q: N % size(Q)}}
-  - result: left * right
-  - {write: result, to: z}
-"""
-_DISTANCES = """
-dims: {M: {}, N: {}, K: {}}
-tensors: {x: {shape: [M, K], dtype: f32}, y: {shape: [N, K], dtype: f32}, d: {shape: [M, N], dtype: f32, role: output}}
-graph:
-  - zero: {register: [M, N], dtype: f32, value: 0}
-  - steps:
-      iterate: K
-      carry: {squares: zero}
-      body:
-        - left: {read: x}
-        - right: {read: y}
-        - apart: "left - right"
-        - square: "apart * apart"
-        - squares: {sum: square, dim: K, init: squares}
-  - root: sqrt(steps.squares)
-  - {write: root, to: d}
-"""
-_GROUP_NORM_TWO = """
-dims: {B: {}, S: {min: 1}, G: {}, D: {value: CHANNELS}}
-tensors: {x: {shape: [B, S, G, D], dtype: f32}, w: {shape: [G, D], dtype: f32}, y: {shape: [B, S, G, D], dtype: f32, role: output}}
-graph:
-  - none: {register: [B, G], dtype: f32, value: 0}
-  - sums:
-      iterate: S
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - total: {sum: part, dim: [S, D], init: total}
-  - middle: "sums.total / f32(size(S) * CHANNELS)"
-  - squares:
-      iterate: S
-      carry: {total: none}
-      body:
-        - part: {read: x}
-        - apart: part - middle
-        - square: apart * apart
-        - total: {sum: square, dim: [S, D], init: total}
-  - scale: "rsqrt(squares.total / f32(size(S) * CHANNELS) + 0.00001)"
-  - again:
-      iterate: S
-      body:
-        - part: {read: x}
-        - weight: {read: w}
-        - result: (part - middle) * scale * weight
-        - {write: result, to: y}
-"""
+
+def _numbers(shape: Sequence[int], _: int) -> Tensor:
+    return torch.randn(*shape)
+
+
+def _in_bf16(shape: Sequence[int], _: int) -> Tensor:
+    return torch.randn(*shape).bfloat16()
+
+
+def _places(shape: Sequence[int], number: int, *, most: int = _PLACES, at: int = 1) -> Tensor:
+    """Places in the tensor of that number."""
+    return torch.randint(0, most, (*shape,)) if number == at else torch.randn(*shape)
+
+
+def _for_counts(shape: Sequence[int], number: int, *, bins: int = 16) -> Tensor:
+    return (torch.randint(0, bins, (*shape,)) if number else torch.zeros(*shape)).int()
+
+
+def _nhwc(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """What torch does with channels last."""
+    return function(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
 
 
 def _group_norm(x: Tensor, w: Tensor) -> Tensor:
@@ -461,125 +67,90 @@ def _counts(counts: Tensor, x: Tensor) -> Tensor:
     return counts.add_(torch.bincount(x, minlength=len(counts)))
 
 
-def _places(most: int, dtype: torch.dtype, at: int) -> Callable[[Sequence[int], int], Tensor]:
-    return lambda shape, place: torch.randint(0, most, (*shape,)).to(dtype) if place == at else torch.randn(*shape)
+def _few_rows() -> list[list[list[int]]]:
+    return [[[rows, inner], [inner, columns]] for rows in (1, 2, 4, 8) for inner, columns in _MATRICES]
 
 
-def _for_counts(bins: int) -> Callable[[Sequence[int], int], Tensor]:
-    return lambda shape, place: torch.randint(0, bins, (*shape,)).int() if place else torch.zeros(*shape).int()
+@dataclass(frozen=True)
+class Trial:
+    """``sizes``: shapes of the inputs, one list for each row; ``make``: the input of a shape and a number; ``change``:
+    a word of the spec, and another one."""
+
+    torch: Callable[..., Any]
+    sizes: Sequence[Sequence[Sequence[int]]]
+    make: Callable[[Sequence[int], int], Tensor] = _numbers
+    change: tuple[str, str] = ("", "")
 
 
-TRIALS |= {
-    "sum over the middle": Trial(
-        _SUM_MIDDLE,
+TRIALS: dict[str, Trial] = {
+    "sum_of_rows": Trial(lambda x: x.sum(1), _LONG),
+    "sum_of_all": Trial(lambda x: x.sum(), ([[1_000_003]], [[10_000]])),
+    "largest_of_rows": Trial(lambda x: x.amax(1), _LONG),
+    "argmax_of_rows": Trial(lambda x: x.argmax(1), _LONG),
+    "sum_over_the_middle": Trial(
         lambda x: x.mean(1),
-        (
-            [[1, 1_000_003, 1]],
-            [[1, 300_000, 3]],
-            [[1, 500_000, 2]],
-            [[1, 200_000, 4]],
-            [[1, 100_000, 5]],
-            [[1, 100_000, 8]],
-            [[1, 50_000, 16]],
-            [[1, 50_000, 30]],
-            [[8, 1000, 1]],
-            [[20_000, 16, 1]],
-            [[2000, 49, 3]],
-            [[1000, 50, 12]],
-            [[64, 196, 256]],
-            [[1, 5000, 512]],
-        ),
+        [
+            *([[1, 10**6 // columns, columns]] for columns in (1, 2, 3, 4, 5, 8, 16, 30)),
+            *([list(shape)] for shape in ((8, 1000, 1), (20_000, 16, 1), (2000, 49, 3), (1000, 50, 12))),
+            *([list(shape)] for shape in ((64, 196, 256), (1, 5000, 512))),
+        ],
     ),
-    "sum of a matrix": Trial(_SUM_MATRIX, lambda x: x.sum(), ([[1000, 1000]], [[100_000, 8]], [[30, 30]])),
-    "variance of all": Trial(_VARIANCE, lambda x: x.var(), ([[1_000_003]], [[10_000]])),
-    "log-sum-exp of all": Trial(_LOGSUMEXP, lambda x: x.logsumexp(0), ([[1_000_003]], [[10_000]])),
-    "softmax over the first": Trial(
-        _SOFTMAX_FIRST, lambda x: x.softmax(0), ([[1000, 1000]], [[64, 4096]], [[4096, 16]])
+    "sum_of_a_matrix": Trial(lambda x: x.sum(), ([[1000, 1000]], [[100_000, 8]], [[10_000, 100]], [[30, 30]])),
+    "variance_of_all": Trial(lambda x: x.var(), ([[1_000_003]], [[10_000]])),
+    "log_sum_exp_of_all": Trial(lambda x: x.logsumexp(0), ([[1_000_003]], [[10_000]])),
+    "softmax_over_the_first": Trial(lambda x: x.softmax(0), ([[1000, 1000]], [[64, 4096]], [[4096, 16]])),
+    "argmax_of_channels": Trial(lambda x: x.argmax(3), ([[2, 64, 64, 21]], [[1, 128, 128, 150]])),
+    "statistics_of_channels": Trial(
+        lambda x: torch.var_mean(x, 0, correction=0)[::-1], ([[8192, 64]], [[1024, 512]], [[50_000, 3]])
     ),
-    "argmax of channels": Trial(
-        _ARGMAX_CHANNELS, lambda x: x.argmax(3), ([[2, 64, 64, 21]], [[1, 128, 128, 150]]), is_exact=True
-    ),
-    "statistics of channels": Trial(
-        _BATCH_NORM, lambda x: torch.var_mean(x, 0, correction=0)[::-1], ([[8192, 64]], [[1024, 512]], [[50_000, 3]])
-    ),
-    "means of planes": Trial(
-        _BATCH_NORM_NCHW, lambda x: x.mean((0, 2)), ([[8, 64, 3136]], [[32, 256, 49]], [[64, 3, 50176]])
-    ),
-    "cumulative maximum": Trial(_CUMMAX, lambda x: x.cummax(1).values, ([[1000, 1000]], [[8, 100_000]]), is_exact=True),
-    "RMS norm of heads": Trial(
-        _RMS_HEADS, lambda x, w: functional.rms_norm(x, (128,), w, 1e-6), ([[512, 32, 128], [128]],)
-    ),
-    "L2 normalize": Trial(
-        _L2, lambda x: functional.normalize(x, dim=1), ([[2048, 768]], [[20_000, 64]], [[1, 1_000_000]])
-    ),
-    "max pool 2 x 2": Trial(
-        _POOL.replace("WORD", "max"),
-        lambda x: functional.max_pool2d(x, 2),
-        ([[8, 64, 56, 56]], [[1, 16, 224, 224]]),
-        is_exact=True,
-    ),
-    "average pool 2 x 2": Trial(
-        _POOL.replace("WORD", "mean"), lambda x: functional.avg_pool2d(x, 2), ([[8, 64, 56, 56]],)
-    ),
-    "NHWC max pool 2 x 2": Trial(
-        _POOL_NHWC.replace("WORD", "max"),
-        lambda x: functional.max_pool2d(x.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1),
+    "means_of_planes": Trial(lambda x: x.mean((0, 2)), ([[8, 64, 3136]], [[32, 256, 49]], [[64, 3, 50176]])),
+    "cumulative_maximum": Trial(lambda x: x.cummax(1).values, ([[1000, 1000]], [[8, 100_000]])),
+    "rms_norm_of_heads": Trial(lambda x, w: functional.rms_norm(x, (128,), w, 1e-6), ([[512, 32, 128], [128]],)),
+    "l2_normalize": Trial(lambda x: functional.normalize(x, dim=1), ([[2048, 768]], [[20_000, 64]], [[1, 1_000_000]])),
+    "max_pool_2_x_2": Trial(lambda x: functional.max_pool2d(x, 2), ([[8, 64, 56, 56]], [[1, 16, 224, 224]])),
+    "average_pool_2_x_2": Trial(lambda x: functional.avg_pool2d(x, 2), ([[8, 64, 56, 56]],)),
+    "nhwc_max_pool_2_x_2": Trial(
+        partial(_nhwc, lambda x: functional.max_pool2d(x, 2)),
         ([[8, 56, 56, 64]],),
-        is_exact=True,
     ),
-    "global average pool": Trial(_GLOBAL_POOL, lambda x: x.mean(1), ([[2048, 49]], [[512, 196]], [[64, 3136]])),
-    "pixel shuffle": Trial(_SHUFFLE, lambda x: functional.pixel_shuffle(x, 2), ([[4, 64, 56, 56]],), is_exact=True),
-    "layer norm over two": Trial(
-        _LAYER_TWO,
-        lambda x, w: functional.layer_norm(x, w.shape, w),
-        ([[64, 56, 56], [56, 56]], [[128, 32, 64], [32, 64]]),
+    "global_average_pool": Trial(lambda x: x.mean(1), ([[2048, 49]], [[512, 196]], [[64, 3136]])),
+    "pixel_shuffle": Trial(lambda x: functional.pixel_shuffle(x, 2), ([[4, 64, 56, 56]],)),
+    "layer_norm_over_two": Trial(
+        lambda x, w: functional.layer_norm(x, w.shape, w), ([[64, 56, 56], [56, 56]], [[128, 32, 64], [32, 64]])
     ),
-    "one-hot": Trial(
-        _ONE_HOT, lambda x: functional.one_hot(x, 64), ([[20_000]],), _places(64, torch.int64, 0), is_exact=True
-    ),
-    "rows gathered": Trial(
-        _GATHER, lambda x, rows: x[rows], ([[5000, 256], [4096]], [[5000, 16], [20_000]]), _places(5000, torch.int64, 1)
-    ),
-    "rows scattered": Trial(
-        _SCATTER,
+    "one_hot": Trial(lambda x: functional.one_hot(x, 64), ([[20_000]],), partial(_places, most=64, at=0)),
+    "rows_gathered": Trial(lambda x, rows: x[rows], ([[_PLACES, 256], [4096]], [[_PLACES, 16], [20_000]]), _places),
+    "rows_scattered": Trial(
         lambda y, rows, x: y.index_add_(0, rows, x),
-        ([[5000, 256], [4096], [4096, 256]], [[5000, 16], [20_000], [20_000, 16]]),
-        _places(5000, torch.int64, 1),
+        ([[_PLACES, 256], [4096], [4096, 256]], [[_PLACES, 16], [20_000], [20_000, 16]]),
+        _places,
     ),
-    "counts of 256": Trial(
-        _HISTOGRAM.replace("{BINS}", "{value: 256}"),
-        _counts,
-        ([[256], [65_536]], [[256], [1_000_000]]),
-        _for_counts(256),
+    "counts_of_256": Trial(_counts, ([[256], [65_536]], [[256], [1_000_000]]), partial(_for_counts, bins=256)),
+    "counts_of_any": Trial(
+        _counts, ([[16], [65_536]], [[256], [65_536]], [[1000], [1_000_000]], [[100_000], [1_000_000]]), _for_counts
     ),
-    "counts of any": Trial(
-        _HISTOGRAM.replace("{BINS}", "{}"),
-        _counts,
-        ([[16], [65_536]], [[256], [65_536]], [[1000], [1_000_000]], [[100_000], [1_000_000]]),
-        _for_counts(16),
-    ),
-    "Kronecker product": Trial(
-        _KRONECKER, torch.kron, ([[32, 32], [32, 32]], [[16, 16], [64, 64]], [[100, 100], [3, 3]]), is_exact=True
-    ),
+    "kronecker_product": Trial(torch.kron, ([[32, 32], [32, 32]], [[16, 16], [64, 64]], [[100, 100], [3, 3]])),
     "distances": Trial(
-        _DISTANCES,
-        torch.cdist,
-        ([[1024, 256], [1024, 256]], [[1024, 64], [1024, 64]], [[300, 128], [500, 128]], [[1000, 3], [1000, 3]], [[1000, 16], [1000, 16]], [[77, 32], [500, 32]]),
+        torch.cdist, [[[1000, steps], [1000, steps]] for steps in (3, 16, 32, 64, 256)] + [[[300, 128], [500, 128]]]
     ),
+    "few_rows_f32": Trial(lambda x, w: x @ w, _few_rows()),
+    "few_rows_bf16": Trial(lambda x, w: x @ w, _few_rows(), _in_bf16),
     **{
-        f"NHWC group norm of {width}": Trial(
-            _GROUP_NORM_TWO.replace("CHANNELS", str(width)), _group_norm, ([[8, 1024, 32, width], [32, width]],)
+        f"nhwc_group_norm of {width}": Trial(
+            _group_norm, ([[8, 1024, 32, width], [32, width]],), change=("value: 8", f"value: {width}")
         )
         for width in (4, 8, 10, 16, 32)
     },
 }
+"""By the name of the spec, and what is changed in it."""
 
 
-def kernel_of(name: str, variant: str | None = None) -> Any:
-    """A trial, compiled."""
-    head = f"apiVersion: wavespec/v1\nkind: Kernel\nname: {name.replace(' ', '_').replace('-', '_').replace(',', '')}\n"
-    target = f"cpu:{variant}" if variant else "cpu"
-    return ws.compile(loads(head + TRIALS[name].spec.lstrip("\n")), target=target)
+def kernel_of(name: str, variant: str | None = None) -> Kernel:
+    """A trial, compiled for one variant of CPUs: that of this one, unless it is said."""
+    file, (old, new) = SPECS / f"{name.split()[0]}.wave.yaml", TRIALS[name].change
+    text = file.read_text(encoding="utf-8")
+    machine = next((one for one in machines("cpu") if one.variant == variant), best_variant("cpu"))
+    return Kernel(build(loads(text.replace(old, new) if old else text), "cpu", only=machine))
 
 
 def fastest(calls: dict[str, Callable[[], object]], seconds: float, clock: Callable[[], float]) -> dict[str, float]:
@@ -612,6 +183,20 @@ def _double(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor.clone()
 
 
+def _row(
+    kernel: Kernel, trial: Trial, shapes: Sequence[Sequence[int]], seconds: float, clock: Callable[[], float]
+) -> str:
+    inputs = [trial.make(shape, place) for place, shape in enumerate(shapes)]
+    shown = "; ".join(" x ".join(map(str, shape)) for shape in shapes)
+    ours = kernel(*(one.clone() for one in inputs))
+    theirs = trial.torch(*(one.clone() for one in inputs))
+    errors = _errors(ours, theirs, trial.torch(*map(_double, inputs)))
+    times = fastest({"ours": lambda: kernel(*inputs), "torch": lambda: trial.torch(*inputs)}, seconds, clock)
+    ratio = times["torch"] / times["ours"]
+    figures = f"{times['ours']:.1f} | {times['torch']:.1f} | {ratio:.2f} | {errors[0]:.1e} | {errors[1]:.1e}"
+    return f"{shown} | {figures}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="*", default=list(TRIALS), help="words of names")
@@ -633,21 +218,7 @@ def main() -> None:
             print(f"| {name} | {str(error).splitlines()[0]} |", flush=True)
             continue
         for shapes in trial.sizes:
-            inputs = [trial.make(shape, place) for place, shape in enumerate(shapes)]
-            shown = "; ".join(" x ".join(map(str, shape)) for shape in shapes)
-            calls = {"ours": lambda: kernel(*inputs), "torch": lambda: trial.torch(*inputs)}
-            errors = _errors(
-                kernel(*(one.clone() for one in inputs)),
-                trial.torch(*(one.clone() for one in inputs)),
-                trial.torch(*map(_double, inputs)),
-            )
-            times = fastest(calls, arguments.seconds, clock)
-            ratio = times["torch"] / times["ours"]
-            print(
-                f"| {name} | {shown} | {times['ours']:.1f} | {times['torch']:.1f} | {ratio:.2f} |"
-                f" {errors[0]:.1e} | {errors[1]:.1e} |",
-                flush=True,
-            )
+            print(f"| {name} | {_row(kernel, trial, shapes, arguments.seconds, clock)} |", flush=True)
 
 
 if __name__ == "__main__":
