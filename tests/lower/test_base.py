@@ -111,7 +111,6 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "fuse-products",
             "walk-grid",
             "read-in-place",
-            "restart-sums",
             "share-out-powers",
             "keep-narrow",
             "keep-in-shared",

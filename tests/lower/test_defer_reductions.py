@@ -40,6 +40,15 @@ def test_loop_joins_element_by_element_and_one_reduction_is_behind_it(function: 
     assert found == lines(expected.replace("FUNCTION", function).replace("NOTHING", nothing))
 
 
+def test_elements_along_another_dim_are_joined_behind_the_loop_where_waves_take_turns() -> None:
+    """Channels of a group in a loop over pixels: a vector is joined across its elements once, not in each step."""
+    text = SUM.replace('iterate %zero {dim = "N"', 'iterate %zero {dim = "M"')
+    assert "= join %acc.3, %part" in ROWS.after(DeferReductions(), CPU, text)
+    assert ROWS.after(DeferReductions(), NVIDIA, text) == lines(text)
+    mean = text.replace("divided = false", "divided = true")
+    assert ROWS.after(DeferReductions(), CPU, mean) == lines(mean)
+
+
 def test_a_mean_is_divided_behind_the_loop() -> None:
     found = ROWS.after(DeferReductions(), NVIDIA, SUM.replace("divided = false", "divided = true"))
     assert '%sum = reduce %acc.5, %zero {dim = "N", divided = true' in found and "join %acc.3, %part" in found

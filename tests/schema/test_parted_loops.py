@@ -54,8 +54,46 @@ def case_of(*changes: tuple[str, str]) -> TargetCase:
     return cases_for_target(spec_of("{N: 32}", *changes), "cpu")[0]
 
 
-def test_each_part_has_workgroups_of_its_own() -> None:
+def test_parts_are_steps_of_the_loop_where_waves_are_one_lane() -> None:
+    """Nothing is left out by its index there: lanes would compare it in each step."""
     before, _ = case_of().kernels
+    assert dump_yaml(before) == (
+        "apiVersion: wavespec/v1\n"
+        "kind: Kernel\n"
+        "name: sums_steps\n"
+        "\n"
+        "dims:\n"
+        "  M: {}\n"
+        "  N: {min: 4096}\n"
+        "  N_part: {value: 32}\n"
+        "params:\n"
+        "  STEPS: 64\n"
+        "\n"
+        "tensors:\n"
+        "  x: {shape: [M, N], dtype: f32}\n"
+        "  total_of_parts: {shape: [N_part, M], dtype: f32, role: output}\n"
+        "\n"
+        "constraints:\n"
+        "  - {workgroup: M, tile: 4, axis: 0}\n"
+        "  - {tiling: N, tile: STEPS}\n"
+        "  - {workgroup: N_part, tile: 1, axis: 1}\n"
+        "\n"
+        "graph:\n"
+        "  - total_of_none: {register: [N_part, M], dtype: f32, value: 0}\n"
+        "  - steps:\n"
+        "      iterate: N\n"
+        "      carry: {total: total_of_none}\n"
+        "      start: (start(N_part) + 0) * (ceildiv(N, 32 * STEPS) * STEPS)\n"
+        "      end: (start(N_part) + 1) * (ceildiv(N, 32 * STEPS) * STEPS)\n"
+        "      body:\n"
+        "        - part: {read: x, dims: [N_part, M, N], at: {N: N}}\n"
+        "        - total: {sum: part, dim: N, init: total}\n"
+        "  - {write: steps.total, to: total_of_parts}\n"
+    )
+
+
+def test_each_part_has_workgroups_of_its_own() -> None:
+    before, _ = cases_for_target(spec_of("{N: 32}", ("  cpu:\n", "  sm_90:\n")), "sm_90")[0].kernels
     assert dump_yaml(before) == (
         "apiVersion: wavespec/v1\nkind: Kernel\nname: sums_steps\n\n"
         "dims:\n  M: {}\n  N: {min: 4096}\n  N_part: {value: 32}\n"

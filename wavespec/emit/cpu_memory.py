@@ -12,6 +12,7 @@ from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.masked_words import MaskedWords, are_words
 from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.places_inside import PlacesInside
 from wavespec.emit.registers import Part, vector_type
 from wavespec.emit.rows_in_place import Rows, rows_of
 from wavespec.ir.expr import Expr, const
@@ -83,16 +84,28 @@ class CpuMemory(Emitter):
             if not ops[0].is_(ATOMIC):
                 return [self._access(op, self.function.memory_of(op), masked=masked) for op in ops]
             for op in ops:
-                self.function.methods[op.name](op if masked else op.with_(mask=()))
+                combine = partial(self._combined, op)
+                if masked:
+                    self.function.either(places.of_one(op["mask"]), combine, list)
+                else:
+                    combine()
             return []
 
         if all(self._may_read_zeros(op) for op in ops):
             self._chosen(ops)
             return
-        condition = self.indices.holds(all_inside(ops))
+        checks, places = all_inside(ops), PlacesInside(self.text, self.indices)
+        if ops[0].is_(ATOMIC):
+            places.compare(checks)
+        condition = places.of_all(checks)
         result = self.function.either(condition, lambda: form(masked=False), lambda: form(masked=True), types)
         for number, op in enumerate(op for op in ops if op.results):
             self.values[op.result.name] = (Part(f"{result}#{number}", op.result.vector.elements),)
+
+    def _combined(self, op: Op) -> list[str]:
+        """An atomic operation that is known to be inside."""
+        self.function.methods[op.name](op.with_(mask=()))
+        return []
 
     def _one_by_one(self, stores: Sequence[Op]) -> None:
         """Each with tests of its own: at the end of a row all but one are whole or not at all, and where masks are vectors

@@ -21,7 +21,8 @@ _VECTORS, _BYTES = 16, 256
 class DeferReductions(Pass):
     """Carry what each register has so far in place of what all of them have together.
 
-    Before: a loop along a dim carries a ``reduce`` along it, which starts from the carried value.
+    Before: a loop along a dim carries a ``reduce`` along it, or on machines whose waves take turns along another dim,
+            which starts from the carried value.
     After:  where nothing else in the loop uses it, the loop carries a tile that starts as the function's identity and
             that each step is joined to element by element (``join``), small floats in f32; behind the loop one
             ``reduce`` joins the rest and what the loop started from.  Sums so have shorter chains, and fewer
@@ -50,6 +51,8 @@ class DeferReductions(Pass):
 def is_deferred(kernel: Kernel, loop: Op, number: int, machine: Machine) -> bool:
     """Whether the loop carries parts of that value, which fit the registers of all lanes, and is done with them."""
     made = _deferrable(loop, number)
+    if made is not None and made["dim"] != loop["dim"] and (machine.concurrent_waves or made["divided"]):
+        return False  # lanes that each have all of the dim join it at once, and have few registers
     room = (machine.vector_bytes * _VECTORS or _BYTES) * kernel.wave_count * kernel.lanes
     return made is not None and (bool(made.get("by_lane")) or _bytes(made.operands[0]) <= room)
 
@@ -58,7 +61,7 @@ def _deferrable(loop: Op, number: int) -> Op | None:
     """The reduction that makes a carried value, if it is all that the loop has to do with it."""
     argument, last = loop.body.arguments[number], loop.body.yields[number]
     made = next((op for op in loop.body.ops if last in op.results), None)
-    if made is None or not made.is_(REDUCE) or made["dim"] != loop["dim"] or made.operands[1:] != (argument,):
+    if made is None or not made.is_(REDUCE) or made.operands[1:] != (argument,):
         return None
     used = [v for op in loop.body.ops for inner in op.walk() for v in _used(inner)]
     alone = used.count(argument) == 1 and last not in used and loop.body.yields.count(last) == 1

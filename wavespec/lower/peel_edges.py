@@ -62,7 +62,9 @@ class PeelEdges(Pass):
             before, holds = dict[str, Expr](), dict[str, Expr]()
             if stand_twice and kernel.distribution.split == 1:
                 before, holds = (_chosen(op, bounds, bound) for bounds in (holds_from, holds_until))
-            elif has_products or (op.get("lower") is not None and kernel.distribution.split == 1):
+            elif has_products or (
+                op.get("lower") is not None and kernel.distribution.split == 1 and machine.concurrent_waves
+            ):
                 return (op,)
             if not before and not holds and not any(map(is_checked, inside)):
                 return (op,)

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from wavespec.ir.expr import Expr, at_most, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.rewriting import copied
-from wavespec.ir.thread_ops import FOR, LOAD, MMA, STORE
+from wavespec.ir.thread_ops import ATOMIC, FOR, LOAD, MMA, STORE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
@@ -26,6 +26,7 @@ class PeelWaves(Pass):
 
     Before: a loop over waves loads and stores as much of a row as there is (``valid``), which the last wave alone may
             have less of than it could.
+            have less of than it could; or combines elements at places of data, and asks for each whether it is there.
     After:  the loop stands there twice: up to the first wave that sticks out of its row, with plain accesses, and from
             there on as it was.  Loops of products of matrices stay one, and such of very much code.
     """
@@ -55,6 +56,8 @@ def _peeled(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, 
     end = maximum(reduce(minimum, ends, loop["upper"]), loop["lower"])
 
     def unchecked(op: Op) -> Op:
+        if op.is_(ATOMIC):
+            return op.with_(mask=tuple(pair for pair in op["mask"] if pair[1] - pair[0] not in checked))
         return op.with_(valid=None) if op.get("valid") in checked else op
 
     (whole,) = rewrite((copied(loop, fresh, {}),), lambda op: (unchecked(op),))
@@ -66,15 +69,22 @@ def _rooms(loop: Op, inside: list[Op], kernel: Kernel) -> Iterator[tuple[Expr, E
     and those of one step."""
     name = loop["induction"]
     own = {op[key] for op in inside for key in ("induction", "symbol") if op.get(key) is not None}
-    for op in inside:
-        left = op.get("valid") if op.is_(LOAD, STORE) else None
-        if left is None or name not in left.symbols or not own.isdisjoint(left.symbols):
+    for left, size in (one for op in inside for one in _checks(op)):
+        if name not in left.symbols or not own.isdisjoint(left.symbols):
             continue
         first = left.substitute({name: 0})
         step = first - left.substitute({name: 1})
         if step.is_const and step.value > 0 and left == first - kernel.symbol(name) * step:
-            size = (op.results or op.operands)[0].vector.elements
             yield left, first - size + step, step.value
+
+
+def _checks(op: Op) -> Iterator[tuple[Expr, int]]:
+    """What is left of a row where an access begins, and how many elements it has."""
+    left = op.get("valid") if op.is_(LOAD, STORE) else None
+    if left is not None:
+        yield left, (op.results or op.operands)[0].vector.elements
+    elif op.is_(ATOMIC):
+        yield from ((right - left, 1) for left, right in op["mask"])
 
 
 def _least(left: Expr, right: Expr) -> Expr:

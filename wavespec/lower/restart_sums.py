@@ -8,7 +8,7 @@ from math import prod
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
-from wavespec.ir.tile_ops import ITERATE, MMA
+from wavespec.ir.tile_ops import DOT, ITERATE, MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.tile_properties import products_have_three_operands
@@ -18,6 +18,8 @@ _LONG = 2048
 """Elements of a sum up to which what is cut off is little."""
 _LEAST = 64
 """Elements of a step whose sums are worth an addition."""
+_LEAST_OF_VECTORS = 16
+"""The same of vectors that go to memory and back in each step, as waves that take turns have them."""
 _MOST_SUMS = 32
 """Of a lane: it has as many for products that are under way, and for the total."""
 
@@ -40,7 +42,9 @@ class RestartSums(Pass):
     requires = (products_have_three_operands,)
 
     def applies_to(self, machine: Machine) -> bool:
-        return machine.concurrent_waves and any(row.truncates or row.chain for row in machine.instructions)
+        if not machine.concurrent_waves:
+            return any(row.of_lanes for row in machine.instructions)
+        return any(row.truncates or row.chain for row in machine.instructions)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if all(one.dtype.bits <= 16 for one in kernel.memories if one.role in ("output", "inout")):
@@ -54,7 +58,7 @@ class RestartSums(Pass):
             body = loop.body
             for argument, last in zip(body.arguments, body.yields, strict=True):
                 chain = _chain(body, argument, last)
-                if chain and (_is_long(chain, length, machine) or _is_cut(chain, step.value, length, kernel, machine)):
+                if chain and _loses(chain, step.value, length, kernel, machine):
                     body = _restarted(body, argument, chain, fresh)
             return (loop if body is loop.body else replace(loop, region=body),)
 
@@ -67,11 +71,19 @@ def _chain(body: Region, start: Value, last: Value) -> list[Op]:
     found, value = list[Op](), start
     while value != last:
         uses = [op for op in body.ops if any(value in inner.operands for inner in op.walk())]
-        if len(uses) != 1 or not uses[0].is_(MMA) or value not in uses[0].operands[2:]:
+        if len(uses) != 1 or not uses[0].is_(MMA, DOT) or value not in uses[0].operands[2:]:
             return []
         found.append(uses[0])
         value = uses[0].result
     return found
+
+
+def _loses(chain: list[Op], step: int, length: int | None, kernel: Kernel, machine: Machine) -> bool:
+    """Whether products that are added to a long sum err by more than they need to."""
+    are_vectors = any(op.is_(DOT) for op in chain)
+    if machine.concurrent_waves:
+        return not are_vectors and (_is_long(chain, length, machine) or _is_cut(chain, step, length, kernel, machine))
+    return are_vectors and step >= _LEAST_OF_VECTORS and (length is None or length > _LONG)
 
 
 def _is_long(chain: list[Op], length: int | None, machine: Machine) -> bool:

@@ -43,9 +43,14 @@ def free_axis(constraints: Sequence[AnyConstraint]) -> int:
 
 
 class KernelsOfParts:
-    """What the kernels call the parts, and the elements of one."""
+    """What the kernels call the parts, and the elements of one.
 
-    def __init__(self, spec: KernelSpec, dim: str, count: int, loop: Iterate) -> None:
+    ``by_bounds``: a part of what is only reduced is some steps of the loop, so that nothing is left out by its index.
+    Lanes that compare places at no cost have all parts alike instead.
+    """
+
+    def __init__(self, spec: KernelSpec, dim: str, count: int, loop: Iterate, *, by_bounds: bool = False) -> None:
+        self.by_bounds = by_bounds and not any(every(Write, loop.body)) and not any(every(Topk, loop.body))
         self.spec, self.dim, self.count, self.loop = spec, dim, count, loop
         self.types = plain_graph(spec)[1]
         self.part, self.inside = free_name(spec, f"{dim}_part"), free_name(spec, f"{dim}_in_part")
@@ -59,8 +64,14 @@ class KernelsOfParts:
         """The kernel that finds, in each workgroup, what the loop carries behind one part."""
         starts = {name: free_name(self.spec, f"{name}_of_none") for name in self.loop.carry}
         registers = [self._nothing(start, name, (self.part, *self._kind(name).dims)) for name, start in starts.items()]
-        body = tuple(one for op in needed_for_carry(self.loop) for one in self._in_part(op, masked=True))
-        loop = self.loop.model_copy(update={"dim": self.inside, "carry": starts, "body": body})
+        needed = needed_for_carry(self.loop)
+        if self.by_bounds:
+            body = tuple(map(self._in_steps, needed))
+            update: dict[str, Any] = {"carry": starts, "body": body, "start": self._start(0), "end": self._start(1)}
+        else:
+            body = tuple(one for op in needed for one in self._in_part(op, masked=True))
+            update = {"dim": self.inside, "carry": starts, "body": body}
+        loop = self.loop.model_copy(update=update)
         writes = [one for name in starts for one in self._written(name)]
         read = {op.tensor for op in every(Read, body)}
         tensors = {name: tensor for name, tensor in self.spec.tensors.items() if name in read}
@@ -131,10 +142,26 @@ class KernelsOfParts:
         }
         return self.spec.model_copy(update=update)
 
+    @property
+    def _of_part(self) -> str:
+        """Elements of one: a multiple of a tile, so that the last ones may have less, or nothing."""
+        return f"ceildiv({self.dim}, {self.count} * ({self.tile})) * ({self.tile})"
+
+    def _start(self, later: int) -> Expression:
+        """Where the part of a workgroup begins, or one after it."""
+        return parse_expression(f"(start({self.part}) + {later}) * ({self._of_part})")
+
+    def _in_steps(self, op: AnyOp) -> AnyOp:
+        """What a step does with a tile of a part that has some steps of the loop."""
+        shape = (op.dims or self.spec.tensors[op.tensor].shape) if isinstance(op, Read) else ()
+        if self.dim not in shape:
+            return op
+        return _changed(op, dims=(self.part, *shape), at={self.dim: parse_index(self.dim)})
+
     def _dims(self) -> dict[str, Dim]:
-        """Parts are multiples of a tile: the last ones may have less, or nothing."""
-        of_part = f"ceildiv({self.dim}, {self.count} * ({self.tile})) * ({self.tile})"
-        dims = {self.part: Dim(value=self.count), self.inside: Dim(equals=parse_expression(of_part))}
+        dims = {self.part: Dim(value=self.count)}
+        if not self.by_bounds:
+            dims[self.inside] = Dim(equals=parse_expression(self._of_part))
         for op in self.largest.values():
             dims[self.found] = Dim(value=self.count * (self.spec.dims[op.k].value or 1))
         return dims
@@ -226,7 +253,7 @@ class KernelsOfParts:
     def _tiles_of_parts(self) -> list[AnyConstraint]:
         """Those of the kernel, with the elements of a part in place of the dim, and a workgroup for each part."""
         found: list[AnyConstraint] = [
-            _changed(one, dim=self.inside) if one.dim == self.dim else one
+            _changed(one, dim=self.inside) if one.dim == self.dim and not self.by_bounds else one
             for one in self.spec.constraints
             if isinstance(one, Tiling | Wave | Workgroup)
         ]

@@ -60,7 +60,7 @@ def kernels_of(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec,
         spec = packed(spec)
     schedule = spec.schedule
     if schedule is not None and schedule.parts:
-        return parted(spec)
+        return parted(spec, one_lane=one_lane)
     if schedule is None or not schedule.materialize:
         return (spec,)
     if product := product_that_can_be_made(spec, schedule.materialize):

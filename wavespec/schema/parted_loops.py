@@ -43,9 +43,12 @@ class PartsNotPossible(WavespecError, code="parts-not-possible"):
         super().__init__(where, f"{quote(dim)} has no parts: {why}.", hints=[hint], about=[dim])
 
 
-def parted(spec: KernelSpec) -> tuple[KernelSpec, KernelSpec]:
+def parted(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec, KernelSpec]:
     """The kernel that makes what a loop over the dim of `parts` finds in each part, and the one behind it: that joins
     the parts, or, where the loop writes, walks over each from what those before it have.
+
+    Args:
+        one_lane: a wave is one lane, of a target whose waves take turns.
 
     Raises:
         PartsNotPossible: another graph than one loop over the dim that carries reductions, at the schedule.
@@ -56,7 +59,7 @@ def parted(spec: KernelSpec) -> tuple[KernelSpec, KernelSpec]:
     for why, hint in _obstacles(spec, schedule, dim):
         raise PartsNotPossible(schedule.where_key("parts", dim), dim, why, hint)
     (loop,) = (op for op in spec.graph if isinstance(op, Iterate) and op.dim == dim)
-    kernels = KernelsOfParts(spec, dim, count, loop)
+    kernels = KernelsOfParts(spec, dim, count, loop, by_bounds=one_lane)
     before = kernels.reducing()
     span = schedule.key_span_of("parts", dim)
     before.was_written_at({(): Position(span)} if span else {})

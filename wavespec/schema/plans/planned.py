@@ -273,8 +273,13 @@ class _Plan:
 
     def _spaces(self, entry: _Entry) -> dict[str, Space]:
         """Where operands are that the spec leaves open: all of them, since cases have what their target has."""
-        space: Space = "shared" if entry.get("staged", True) else "global"
-        return {name: space for name in self.roles.operands if self.spec.tensors[name].space == "global"}
+        staged, tensors = entry.get("staged", True), self.spec.tensors
+
+        def is_staged(name: str) -> bool:
+            return staged is True or (staged == "rows" and self.roles.columns not in tensors[name].shape)
+
+        open_ = [name for name in self.roles.operands if tensors[name].space == "global"]
+        return {name: "shared" if is_staged(name) else "global" for name in open_}
 
     def _own_constraints(self, entry: _Entry, tiles: Tiles) -> Iterator[AnyConstraint]:
         """What the spec says, with the entry's matrix instruction and neighbours of a lane where those are open."""
@@ -338,6 +343,7 @@ class _Plan:
             "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),
             "loops": str(roles.loops),
+            "walks": str(int(bool(roles.walked))),
             "largest": str(roles.largest),
             "counted": str(int(bool(roles.counted))),
             "bins": " * ".join(roles.counted) or "0",

@@ -139,4 +139,6 @@ class Roles:
     def dim_of(self, role: str) -> str:
         """The dim of results that has a role, or none."""
         batch = self.alone[-1] if self.alone else ""
-        return {"rows": self.rows, "columns": self.columns, "lines": self.lines, "batch": batch}[role]
+        steps, walked = (dims[0] if dims else "" for dims in (self.steps, self.walked))
+        named = {"rows": self.rows, "columns": self.columns, "lines": self.lines}
+        return {**named, "batch": batch, "steps": steps, "walked": walked}[role]

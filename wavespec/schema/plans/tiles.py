@@ -132,7 +132,9 @@ class _Fitted:
 
     def _roles(self) -> Iterator[tuple[str, str]]:
         roles = self.roles
-        yield from ((role, dim) for role in ("rows", "columns", "lines", "batch") if (dim := roles.dim_of(role)))
+        yield from (
+            (role, dim) for role in ("rows", "columns", "lines", "batch", "walked") if (dim := roles.dim_of(role))
+        )
         yield from (("steps", dim) for dim in roles.steps)
         yield from (("whole", dim) for dim in roles.whole if dim not in roles.fixed)
 

@@ -1,0 +1,63 @@
+"""Few sums of very many numbers: a kernel before has parts of them, on this CPU."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from tests.schema.test_parted_loops import spec_of
+from wavespec.pipeline import best_variant, build
+from wavespec.runtime.kernel import Kernel
+from wavespec.schema import KernelSpec, loads
+from wavespec.schema.cases import case_for_sizes, cases_for_target
+
+ROWS = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: joined
+dims: {M: {}, N: {min: 1}}
+tensors: {x: {shape: [M, N], dtype: f32}, y: {shape: [M], dtype: f32, role: output}}
+graph:
+  - none: {register: [M], dtype: f32, value: START}
+  - steps:
+      iterate: N
+      carry: {total: none}
+      body:
+        - part: {read: x}
+        - total: {WORD: part, dim: N, init: total}
+  - {write: steps.total, to: y}
+"""
+
+
+def rows(word: str) -> KernelSpec:
+    return loads(ROWS.replace("WORD", word).replace("START", "0" if word == "sum" else "-.inf"))
+
+
+@cache
+def kernel(word: str) -> Kernel:
+    return Kernel(build(rows(word), "cpu", only=best_variant("cpu")))
+
+
+@pytest.mark.parametrize("columns", [524_288, 524_289, 525_311, 1_000_003])
+@pytest.mark.parametrize("word", ["sum", "max"])
+def test_long_rows_are_joined_part_by_part(word: str, columns: int) -> None:
+    x = torch.randint(-8, 8, (2, columns)).float()
+    x[:, -1] = 8  # behind the last whole tile
+    wanted = x.sum(1) if word == "sum" else x.amax(1)
+    torch.testing.assert_close(kernel(word)(x), wanted, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("columns", [4096, 4097, 4159, 4160, 6000])
+def test_parts_behind_the_last_element_are_empty(columns: int) -> None:
+    """Of 4097 elements, 21 parts have 192, one has 65, and ten have none."""
+    x, weight = torch.randint(-8, 8, (5, columns)).float(), torch.ones(5)
+    sums = Kernel(build(spec_of(), "cpu", only=best_variant("cpu")))
+    torch.testing.assert_close(sums(x, weight), x.sum(1), atol=0, rtol=0)
+
+
+def test_many_rows_and_short_ones_have_no_parts() -> None:
+    cases = cases_for_target(rows("sum"), "cpu")
+    for sizes, parts in (((1, 10**6), True), ((4, 10**6), True), ((5, 10**6), False), ((1, 10**5), False)):
+        assert bool(case_for_sizes(cases, dict(zip("MN", sizes, strict=True))).before) == parts, sizes
