@@ -21,6 +21,7 @@ from wavespec.schema.ops import (
     Random,
     Read,
     Reduce,
+    Repeat,
     Scan,
     Structured,
     Take,
@@ -36,6 +37,7 @@ from wavespec.schema.plans.decoded import (
     LEAST_BLOCK,
     elements_of_scale,
     is_decoded,
+    is_decoded_in_chain,
     is_used_beside,
     lies_across,
     reads_of,
@@ -186,6 +188,8 @@ class GraphRoles:
             of_products = {dim for op in products for name in (op.lhs, op.rhs) for dim in self.types[name].dims}
             columns = [dim for dim in results if dim not in of_products]
         row, column = rows[-1] if rows else "", columns[-1] if columns else ""
+        of_results = [dim for op in products for dim in self._sides(op)[1] if dim in whole and dim in self._written()]
+        both = of_results[-1] if chained and not columns and of_results else ""
         whole = (*whole, *self._repeating(products, results, (row, column)))  # a workgroup has one product for all
         main = [dim for dim in self.loops if dim in self._summed(first)]
         direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
@@ -195,15 +199,17 @@ class GraphRoles:
         operands = [reads[name].tensor for name in names if name in reads]
         alone = tuple(dim for dim in results if dim not in {row, column, *whole})
         is_made = not chained and is_decoded(looped, reads, self.types)
+        is_made_in_chain = chained and is_decoded_in_chain(within, reads, self.ops)
         is_beside = not chained and not is_made and is_used_beside(looped, reads, self.ops)
         roles = Roles(
-            kind="attention" if chained else "products",
+            kind="attention" if chained or self._go_into_others(products) else "products",
             rows=row,
             columns=column,
+            both=both,
             steps=tuple(steps),
             alone=alone,
             heads=self._heads(row, alone) if chained and self._is_single() else None,
-            split=bool(steps) and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
+            split=bool(steps) and may_be_split(self.ops, self.types, steps[0], (row, column or both), alone),
             walked=tuple(dim for dim in self.loops if dim not in steps),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
@@ -214,12 +220,12 @@ class GraphRoles:
             after=is_after and bool(rows),
             beside=is_beside,
             across=is_made and lies_across(looped, self.spec, self.ops, self.types, steps),
-            decoded=is_made or is_beside or any(op.scales is not None for op in products),
+            decoded=is_made or is_made_in_chain or is_beside or any(op.scales is not None for op in products),
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             last=frozenset(dim for name in names if name in reads for dim in self._last_of(reads[name])),
             mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
             pixels=all(self._is_along(reads[name], steps, whole=False) for name in names if name in reads),
-            staged=tuple({name: self._typed(name) for name in names if name in reads}.values()),
+            staged=tuple({_staged_as(reads[name]): self._typed(name) for name in names if name in reads}.values()),
             single=self._is_single(),
             uniform=self._uniform(),
             ordered=self._is_ordered(),
@@ -303,6 +309,11 @@ class GraphRoles:
             return (turned,)
         written = {**turned.written, **{name: (*reversed(shape),) for name, shape in scales.items()}}
         return turned, replace(turned, written=written, round=True)
+
+    def _go_into_others(self, products: Sequence[Mma]) -> bool:
+        """Whether steps that no tile is of make several products, of all that they sum over."""
+        summed = {dim for op in products for dim in self._summed(op)}
+        return summed.isdisjoint(self.loops) and any(len([*every(Mma, op.body)]) > 1 for op in every(Repeat, self.ops))
 
     def _heads(self, rows: str, alone: Sequence[str]) -> tuple[str, str] | None:
         if not rows:
@@ -405,6 +416,11 @@ class GraphRoles:
 
     def _typed(self, name: str) -> tuple[tuple[str, ...], int]:
         return self.types[name].dims, max(DTYPES[self.types[name].dtype].bits, 8)
+
+
+def _staged_as(read: Read) -> tuple[str, str]:
+    """The same of reads of the same elements: where a dim has another name alone, one tile has all of them."""
+    return read.tensor, str({dim: place for dim, place in read.at.items() if not isinstance(place, Name)} or "")
 
 
 def _indices_in(place: Expression) -> Iterator[str]:

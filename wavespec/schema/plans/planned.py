@@ -31,6 +31,7 @@ from wavespec.schema.materialize import laid_out_anew
 from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.find_roles import roles_of
 from wavespec.schema.plans.graph_roles import with_tiled_loops
+from wavespec.schema.plans.own_columns import with_own_columns
 from wavespec.schema.plans.roles import Roles
 from wavespec.schema.plans.tiles import Tiles, has_producers, tiles_of
 from wavespec.schema.products_before import product_alone
@@ -59,7 +60,7 @@ def planned(spec: KernelSpec) -> KernelSpec:
     constraints = [*spec.constraints, *(one for over in overrides for one in over.constraints or ())]
     if any(isinstance(one, _SPLITS) for one in constraints) or not _needs_tiles(spec):
         return spec
-    spec = by_residues(spec)
+    spec = with_own_columns(by_residues(spec))
     roles = roles_of(spec)
     return with_tiled_loops(spec) if roles is None else _Plan(spec, roles).spec_with_tiles()
 
@@ -76,11 +77,14 @@ def _tables() -> Mapping[str, Mapping[str, _Entry]]:
 
 
 def _each(cases: Iterable[_Entry]) -> Iterator[_Entry]:
-    """Entries for rows that start anywhere as well are two."""
+    """Entries for rows that start anywhere as well are two, and so are those for rows of others than operands that do."""
     for entry in cases:
         if entry.get("aligned") == "either":
             yield {**entry, "aligned": "all"}
             yield {name: one for name, one in entry.items() if name != "aligned"}
+        elif entry.get("aligned") == "most":
+            yield {**entry, "aligned": "all"}
+            yield {**entry, "aligned": "operands"}
         else:
             yield entry
 
@@ -249,11 +253,16 @@ class _Plan:
             *entry.get("when", ()),
         )
         texts = [one for text in written for one in self._of_each_window(text)]
-        parsed = [parse_expression(self._in_dims(text, table.get("let", {}))) for text in texts]
+        meant = dict.fromkeys(self._in_dims(text, table.get("let", {})) for text in texts)
+        parsed = [parse_expression(text) for text in meant]
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]
 
     def _of_each_window(self, text: str) -> list[str]:
-        """A condition that is about a dim of windows, for each of them."""
+        """A condition that is about a dim of windows, for each of them; and a limit of dims that are whole, each of which
+        has to have a tile of its own."""
+        if text.startswith("whole <="):
+            whole = [dim for dim in self.roles.whole if dim not in self.roles.fixed]
+            return [text.replace("whole", dim, 1) for dim in whole] or [text]
         if not _WINDOW.search(text):
             return [text]
         fixed = self.roles.fixed
@@ -304,8 +313,8 @@ class _Plan:
         order = sorted(sides, key=lambda dim: dim != roles.columns) if entry.get("columns_first") else sides
         for dim in (*order, *roles.alone):
             yield Workgroup(dim=dim, tile=tiles.tile(dim), axis=axes[dim])
-        joined = {*roles.whole} - {*sides, *roles.alone} if roles.joined else set[str]()
-        whole = (dim for dim in roles.whole if dim not in roles.fixed or dim in joined)
+        split = {*sides, *roles.alone}
+        whole = (dim for dim in roles.whole if dim not in roles.fixed or dim not in split)
         for dim in (*roles.steps, *roles.walked, *whole):
             if dim in (*roles.steps, *roles.walked) or tiles.has(dim):
                 yield Tiling(dim=dim, tile=tiles.tile(dim))
@@ -319,7 +328,7 @@ class _Plan:
         before = {self.spec.tensors[name].shape[-1] for name in roles.laid_out}
         words = {
             "rows": roles.rows or "1",
-            "columns": roles.columns or "1",
+            "columns": roles.columns or roles.both or "1",
             "steps": roles.steps[0] if roles.steps else "1",
             "whole": f"max({whole[0]}, {whole[1]})" if len(whole) == 2 else whole[0] if whole else "1",
             "batch": " * ".join(roles.alone),
@@ -335,7 +344,7 @@ class _Plan:
             "pixels": str(int(roles.pixels)),
             "direct": str(int(roles.bits == _ALONG_ANY or (roles.bits < _ALONG_ANY and roles.pixels))),
             "single": str(int(roles.single)),
-            "sides": str(bool(roles.rows) + bool(roles.columns)),
+            "sides": str(bool(roles.rows) + bool(roles.columns or roles.both)),
             "sums": str(int(roles.sums)),
             "loops": str(roles.loops),
             "largest": str(roles.largest),

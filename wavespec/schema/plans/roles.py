@@ -45,6 +45,9 @@ class Roles:
     """Dims of one size."""
     values: tuple[tuple[tuple[str, ...], int], ...]
     """Dims and bits of every value."""
+    both: str = ""
+    """A dim that products which go into others sum over, and that is that of their columns as well, such as the one of a
+    head of keys and of values: a workgroup has all of it."""
     sums: bool = False
     """Whether loops do nothing but join elements, in any order."""
     largest: int = 0

@@ -143,7 +143,7 @@ class _Fitted:
             if dim not in self.roles.fixed and dim not in found and most is not None:
                 found[dim] = most
         if self.limits["lanes"]:
-            found |= self._of_joined_sizes()
+            found |= self._of_joined_sizes() | self._of_large_sizes(found)
         return self._with_room({dim: 1 if dim in self.roles.uniform else number for dim, number in found.items()})
 
     def _of_joined_sizes(self) -> dict[str, int]:
@@ -157,6 +157,15 @@ class _Fitted:
             if roles.fixed[dim] % least:
                 found[dim] = -(-roles.fixed[dim] // least) * least
         return found
+
+    def _of_large_sizes(self, tiles: Mapping[str, int]) -> dict[str, int]:
+        """Tiles of all of a dim that has one size, so that waves can share it out: where one wave has no registers for all
+        that a value has of such dims."""
+        roles = self.roles
+        whole = {dim: size for dim in roles.whole if (size := roles.fixed.get(dim))}
+        if roles.products or self._words({**dict.fromkeys(tiles, 1), **whole}) <= self.limits["lanes"] * _LANE_WORDS // 2:
+            return {}
+        return {dim: size for dim, size in whole.items() if dim not in (roles.rows, roles.columns, *roles.alone)}
 
     def _with_room(self, tiles: Mapping[str, int]) -> dict[str, int]:
         """Smaller ones where operands, or the largest value of a kernel without a loop of products, have no room."""
