@@ -139,7 +139,7 @@ class GraphRoles:
             kind, rows = "transposed", across
         sides, is_along = (rows, columns), kind in ("rows", "ordered")
         rows, columns = (rows or columns, "") if is_along else sides
-        steps = next((dim for dim in self.loops if dim in last), next(iter(self.loops), ""))
+        steps = max(self.loops, key=lambda dim: (dim in last, self._most_beside(dim)), default="")
         roles = Roles(
             kind=kind,
             rows=rows,
@@ -148,6 +148,7 @@ class GraphRoles:
             alone=tuple(dim for dim in results if dim not in {rows, columns}),
             walked=tuple(dim for dim in self.loops if dim != steps),
             whole=whole,
+            along=any(dims[-1] in whole for op in every(Read, self.ops) if (dims := self.types[op.name].dims)),
             operands=self._tensors_across(across) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),
@@ -364,6 +365,11 @@ class GraphRoles:
         most = max((len(dims) for dims, _ in found), default=0)
         wide = [(dims, dtype) for dims, dtype in found if dims and len(dims) >= min(2, most)]
         return {dims[-1] for dims, _ in [one for one in wide if one[1] not in _PLACES] or wide}
+
+    def _most_beside(self, last: str) -> int:
+        """Of tensors whose elements lie side by side along a dim, the most dims that what is read of one has."""
+        read = [self.types[op.name].dims for op in every(Read, self.ops)]
+        return max((len(dims) for dims in read if dims[-1:] == (last,)), default=0)
 
     def _read_across(self, results: Sequence[str], columns: str) -> str:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""

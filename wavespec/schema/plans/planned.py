@@ -62,7 +62,7 @@ def planned(spec: KernelSpec) -> KernelSpec:
         return spec
     spec = with_own_columns(by_residues(spec))
     roles = roles_of(spec)
-    return with_tiled_loops(spec) if roles is None else _Plan(spec, roles).spec_with_tiles()
+    return with_tiled_loops(spec).as_planned() if roles is None else _Plan(spec, roles).spec_with_tiles()
 
 
 def _needs_tiles(spec: KernelSpec) -> bool:
@@ -346,6 +346,7 @@ class _Plan:
             "single": str(int(roles.single)),
             "sides": str(bool(roles.rows) + bool(roles.columns or roles.both)),
             "sums": str(int(roles.sums)),
+            "along": str(int(roles.along)),
             "loops": str(roles.loops),
             "largest": str(roles.largest),
             "counted": str(int(bool(roles.counted))),

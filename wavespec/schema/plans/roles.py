@@ -48,6 +48,8 @@ class Roles:
     both: str = ""
     """A dim that products which go into others sum over, and that is that of their columns as well, such as the one of a
     head of keys and of values: a workgroup has all of it."""
+    along: bool = False
+    """Whether elements of what is read lie side by side along a dim that is whole."""
     sums: bool = False
     """Whether loops do nothing but join elements, in any order."""
     largest: int = 0

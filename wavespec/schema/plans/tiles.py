@@ -177,7 +177,8 @@ class _Fitted:
             return self._with_room_for_joined(found) if self.limits["lanes"] else found
         if roles.products and roles.steps:
             return found
-        words = self.entry.get("words") or self.limits["ordered" if roles.ordered else "words"]
+        is_short = roles.ordered or (roles.along and roles.kind == "elements" and self.limits["lanes"])
+        words = self.entry.get("words") or self.limits["ordered" if is_short else "words"]
         least = self.numbers("wave") if roles.products else {}
         for dim in (roles.rows, roles.columns, *roles.steps):
             while found.get(dim, 1) > least.get(dim, 1) and self._words(found) > words:
