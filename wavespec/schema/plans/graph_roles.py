@@ -58,6 +58,8 @@ _IN_ORDER = Scan | Joined | Topk | Take
 """What joins or looks up elements by where they are among the others."""
 _SHORT = 4
 """Elements of a dim that is not worth tiles of its own."""
+_NARROW = 16
+"""Columns of a product that take few registers beside those of others."""
 _SOME_TILE = 64
 """Of dims whose tiles are not known yet."""
 
@@ -195,6 +197,7 @@ class GraphRoles:
         main = [dim for dim in self.loops if dim in self._summed(first)]
         direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
         steps = [*main, *(dim for dim in dict.fromkeys(direct) if dim not in main)]
+        beside = [op for op in looped if not self._is_narrow(op)]
         reads = {op.name: op for op in every(Read, self.ops)}
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
@@ -215,7 +218,7 @@ class GraphRoles:
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
             bits=self._bits(operands),
-            products=len({op.acc for op in looped}),
+            products=len({op.acc for op in beside or looped}),
             joined=joined,
             behind=bool(within) and len(products) > len(within),
             after=is_after and bool(rows),
@@ -310,6 +313,11 @@ class GraphRoles:
             return (turned,)
         written = {**turned.written, **{name: (*reversed(shape),) for name, shape in scales.items()}}
         return turned, replace(turned, written=written, round=True)
+
+    def _is_narrow(self, op: Mma) -> bool:
+        """Whether a product has few columns, all of which a workgroup has beside those of another."""
+        sizes = [self.fixed.get(dim, self.spec.dims[dim].max) for dim in self._sides(op)[1]]
+        return all(size is not None and size <= _NARROW for size in sizes)
 
     def _go_into_others(self, products: Sequence[Mma]) -> bool:
         """Whether steps that no tile is of make several products, of all that they sum over."""

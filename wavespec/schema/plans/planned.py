@@ -33,7 +33,7 @@ from wavespec.schema.plans.find_roles import roles_of
 from wavespec.schema.plans.graph_roles import with_tiled_loops
 from wavespec.schema.plans.own_columns import with_own_columns
 from wavespec.schema.plans.roles import Roles
-from wavespec.schema.plans.tiles import Tiles, has_producers, tiles_of
+from wavespec.schema.plans.tiles import Tiles, has_producers, takes_columns_for_rows, tiles_of
 from wavespec.schema.products_before import product_alone
 from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
@@ -201,11 +201,13 @@ class _Plan:
         return all(size * bits % _WORD_BITS == 0 for size, bits in sizes)
 
     def _takes(self, entry: _Entry, limits: _Entry) -> bool:
-        """Whether the schedule of an entry goes with its tiles. Waves only copy beside no products behind a loop, nor
-        where what is joined has no room in the rows that multiply together. Workgroups share out steps without
+        """Whether the schedule of an entry goes with its tiles. Waves only copy where what is joined has room in the rows
+        that multiply together; and with products behind a loop, where the matrix unit has these for its own rows. Workgroups share out steps without
         products where lanes have room for all that the entry says, which they carry to the end."""
         named = has_producers(entry) or entry.get("mma")
-        if (has_producers(entry) and self.roles.behind) or (named and not self._tiles(entry, limits).have_room):
+        if named and not self._tiles(entry, limits).have_room:
+            return False
+        if has_producers(entry) and self.roles.behind and takes_columns_for_rows(entry):
             return False
         is_split = "split" in entry.get("schedule", {}).get("workgroups", {})
         return not is_split or bool(self.roles.products) or not self._tiles(entry, limits).are_smaller

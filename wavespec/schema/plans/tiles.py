@@ -62,6 +62,12 @@ def has_producers(entry: Mapping[str, Any]) -> bool:
     return "producers" in entry.get("schedule", {}).get("waves", {})
 
 
+def takes_columns_for_rows(entry: Mapping[str, Any]) -> bool:
+    """Whether a matrix unit that reads its operands itself, 64 rows of one of them, has other rows than those."""
+    rows = entry.get("wave", {}).get("rows", _WIDE)
+    return has_producers(entry) and isinstance(rows, int) and rows % _WIDE != 0
+
+
 def tiles_of(
     spec: KernelSpec,
     roles: Roles,
@@ -281,6 +287,8 @@ class _Fitted:
     def _shared_bytes(self) -> int:
         """For staged tiles: what lanes hand on behind the loop, where they join columns, has a fourth."""
         bytes_of_all: int = self.limits["shared"]
+        if self.roles.behind and has_producers(self.entry):  # and what products behind the loop take
+            return bytes_of_all * 3 // 4
         return bytes_of_all * 3 // 4 if self.roles.joined and self.limits["lanes"] else bytes_of_all
 
     def _are_shared_out(self, tiles: Mapping[str, int]) -> bool:
@@ -317,6 +325,8 @@ class _Fitted:
             }
         if schedule.pop("pack", False) and self.roles.heads:
             schedule["pack"] = {self.roles.rows: self.roles.heads}
+        if self.roles.behind and "workgroups" in schedule:  # operands of products behind a loop are copied in no loop
+            schedule["workgroups"] = {key: one for key, one in schedule["workgroups"].items() if key != "persistent"}
         if not (self.roles.rows and self.roles.columns) and "workgroups" in schedule:  # bands are of two sides
             schedule["workgroups"] = {key: one for key, one in schedule["workgroups"].items() if key != "group"}
         return schedule or None
