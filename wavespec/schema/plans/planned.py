@@ -220,7 +220,8 @@ class _Plan:
         """What an entry asks of the rows of tensors."""
         spec, roles, asked = self._laid_out(), self.roles, entry.get("aligned")
         if asked:
-            yield from whole_accesses(spec, roles.operands if asked == "operands" else spec.tensors)
+            along = (name for name, one in spec.tensors.items() if not {*roles.alone, *roles.walked} & {*one.shape[-1:]})
+            yield from whole_accesses(spec, roles.operands if asked == "operands" else tuple(along))
         if asked == "before":
             yield from whole_accesses(self.spec, roles.laid_out)
         if asked == "staged":  # rows of scales have sizes that others decide

@@ -187,7 +187,7 @@ class _Fitted:
         words = self.entry.get("words") or self.limits["ordered" if is_short else "words"]
         least = self.numbers("wave") if roles.products else {}
         for dim in (roles.rows, roles.columns, *roles.steps):
-            while found.get(dim, 1) > least.get(dim, 1) and self._words(found) > words:
+            while found.get(dim, 1) > least.get(dim, 1) and self._words(found, dim) > words:
                 found[dim] = -(-found[dim] // 2)
         return found
 
@@ -250,9 +250,9 @@ class _Fitted:
                 return dim
         return ""
 
-    def _words(self, tiles: Mapping[str, int]) -> int:
-        """Of the largest value."""
-        return max((words for _, words in self._values(tiles)), default=0)
+    def _words(self, tiles: Mapping[str, int], dim: str = "") -> int:
+        """Of the largest value, or of the largest one with a dim."""
+        return max((words for dims, words in self._values(tiles) if not dim or dim in dims), default=0)
 
     def _values(self, tiles: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], int]]:
         """Their dims and words. Of what products sum over, those that join have no more than a step of an operand."""
