@@ -305,9 +305,9 @@ class _Fitted:
     def _staged_once(self, tiles: Mapping[str, int]) -> int:
         """Bytes of operands that no step has a part of, which wait in one buffer.
 
-        Of 32 bits: of narrower ones, what a split loop hands on takes the rest.
+        Of 32 bits: of narrower ones, what a split loop hands on takes the rest, unless the entry says that there is room.
         """
-        if self.roles.bits < _WORD:
+        if self.roles.bits < _WORD and self.entry.get("waiting") != "once":
             return 0
         operands = [(dims, bits) for dims, bits in self.roles.staged if {*self.roles.steps}.isdisjoint(dims)]
         return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in operands)
