@@ -7,8 +7,8 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
 
 The specs of ``benchmarks/specs/models`` are written as by a user who knows the documents alone: what is computed, and
 nothing of tiles.  `build` compiles the cases that the sizes of ``model_contests.py`` take.  Both are called in turns on
-the same tensors, on a GPU with 256 MiB written in between, medians; on a CPU one thread each, by the time of the thread,
-the fastest call.  Results are compared with f64: the error is at most twice torch's; integers are equal.
+the same tensors, on a GPU with 256 MiB written in between, medians; on a CPU one thread each, by the time of the
+thread, the fastest call.  Results are compared with f64: the error is at most twice torch's; integers are equal.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def build_all(folder: Path, target: str, names: Sequence[str]) -> None:
         try:
             spec = load(SPECS / f"{name}.wave.yaml")
             override, cases = override_of(spec, target), cases_for_target(spec, target)
-            sizes = [complete_sizes(spec, {**one, **_whole(contest)}) for one in sizes_of(contest, target.startswith("cpu"))]
+            sizes = [
+                complete_sizes(spec, {**one, **_whole(contest)}) for one in sizes_of(contest, target.startswith("cpu"))
+            ]
             found = [case_for_sizes(cases, one) for one in sizes]
             taken = [one.case for one in found]
             if override is not None:
@@ -89,7 +91,9 @@ def build_all(folder: Path, target: str, names: Sequence[str]) -> None:
                     update={"targets": {**spec.targets, target: override.model_copy(update={"cases": kept})}}
                 )
             path.write_bytes(pack_artifact(build(spec, target)))
-            print(f"{name} {time.perf_counter() - began:.1f} s", *(_told(one.when) for one in found), sep="; ", flush=True)
+            print(
+                f"{name} {time.perf_counter() - began:.1f} s", *(_told(one.when) for one in found), sep="; ", flush=True
+            )
         except WavespecError as error:
             print(f"{name}: {error}", flush=True)
 
@@ -111,7 +115,10 @@ def run(arguments: argparse.Namespace) -> None:
     torch.set_default_device(arguments.device)
     torch.set_num_threads(1 if arguments.device == "cpu" else torch.get_num_threads())
     torch.backends.cudnn.allow_tf32 = False
-    print("| kernel | sizes | wavespec µs | torch µs | compiled µs | of torch | of compiled |\n|---|---|---:|---:|---:|---:|---:|")
+    print(
+        "| kernel | sizes | wavespec µs | torch µs | compiled µs | of torch | of compiled |\n"
+        "|---|---|---:|---:|---:|---:|---:|"
+    )
     ratios: list[float] = []
     for name in arguments.only:
         path = arguments.folder / f"{name}.wavespec"
@@ -121,7 +128,9 @@ def run(arguments: argparse.Namespace) -> None:
                 try:
                     ratios.append(_row(kernel, name, sizes, arguments))
                 except Exception as error:  # a row that fails must not stop the rest
-                    print(f"| {name} | {_shown(sizes)} | | | | | | {type(error).__name__}: {str(error)[:300]}", flush=True)
+                    print(
+                        f"| {name} | {_shown(sizes)} | | | | | | {type(error).__name__}: {str(error)[:300]}", flush=True
+                    )
     print(f"\n{len(ratios)} rows, geometric mean {math.exp(statistics.fmean(map(math.log, ratios))):.2f}")
 
 
@@ -135,13 +144,18 @@ def _row(kernel: Kernel, name: str, sizes: Sizes, arguments: argparse.Namespace)
     wrong = " ".join(case.mistakes())
     calls: dict[str, Call] = {"wavespec": case.ours, "torch": case.theirs}
     if arguments.compile:
-        torch._dynamo.reset()
-        compiled = torch.compile(contest.torch, dynamic=False)
+        torch.compiler.reset()
+        compiler: Any = torch.compile
+        compiled = compiler(contest.torch, dynamic=False)
         calls["compiled"] = lambda: compiled(*case.inputs)
     times = (gpu_times if arguments.device == "cuda" else thread_times)(calls, arguments.seconds)
     mine = times["wavespec"]
     ratio = times["torch"] / mine
-    last = f"{times['compiled']:.1f} | {ratio:.2f} | {times['compiled'] / mine:.2f}" if arguments.compile else f" | {ratio:.2f} | "
+    last = (
+        f"{times['compiled']:.1f} | {ratio:.2f} | {times['compiled'] / mine:.2f}"
+        if arguments.compile
+        else f" | {ratio:.2f} | "
+    )
     print(f"| {name} | {_shown(sizes)} | {mine:.1f} | {times['torch']:.1f} | {last} | {wrong}", flush=True)
     return ratio
 
@@ -159,7 +173,7 @@ class _Case:
     def __init__(self, kernel: Kernel, contest: Contest, sizes: Sizes, device: str) -> None:
         self.kernel, self.contest, self.device = kernel, contest, device
         self.sizes = _complete(kernel.artifact, {**sizes, **_whole(contest)})
-        torch.manual_seed(7)
+        torch.random.default_generator.manual_seed(7)
         self.inputs = [self._made(one.name, one.shape(self.sizes), _TYPES[one.dtype]) for one in kernel.artifact.inputs]
 
     def _made(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -167,8 +181,7 @@ class _Case:
             return maker(shape, self.sizes).to(dtype).to(self.device)
         if dtype is torch.bool:
             return (torch.rand(shape) < 0.8).to(self.device)
-        factor = 1.0 if len(shape) < 2 or "x" not in name else 1.0
-        return (torch.randn(shape, device=self.device) * factor).to(dtype)
+        return torch.randn(shape, device=self.device).to(dtype)
 
     def ours(self) -> object:
         return self.kernel(*self.inputs, **self.contest.scalars)
@@ -198,7 +211,8 @@ def _error(place: int, one: Tensor, other: Tensor, exact: Tensor) -> Iterator[st
     one, other = one.double(), other.to(one.dtype).double()
     finite = exact.isfinite() & other.isfinite()
     if not torch.equal(one.isfinite(), finite):
-        yield f"result {place}: {int((one.isfinite() != finite).sum())} elements are finite where torch's are not, or the other way round"
+        count = int((one.isfinite() != finite).sum())
+        yield f"result {place}: {count} elements are finite where torch's are not, or the other way round"
     one, other, exact = one[finite], other[finite], exact[finite]
     if one.numel():
         allowed = 2 * max((other - exact).abs().max().item(), epsilon * exact.abs().max().item())
@@ -212,7 +226,7 @@ def _doubled(x: Tensor) -> Tensor:
 
 
 def _tensors(found: Any) -> tuple[Tensor, ...]:
-    return tuple(found) if isinstance(found, tuple | list) else (found,)
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _complete(artifact: KernelArtifact, sizes: Sizes) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,11 @@ def changed(name: str, *pairs: tuple[str, str]) -> KernelSpec:
     return loads(changed_text(name, *pairs))
 
 
-def case_of(spec: KernelSpec, target: str = "sm_90", **sizes: int) -> TargetCase:
+def case_of(spec: KernelSpec, **sizes: int) -> TargetCase:
+    return on("sm_90", spec, sizes)
+
+
+def on(target: str, spec: KernelSpec, sizes: Mapping[str, int]) -> TargetCase:
     return case_for_sizes(cases_for_target(spec, target), complete_sizes(spec, sizes))
 
 
@@ -58,7 +63,7 @@ def test_products_of_what_steps_carry_are_planned() -> None:
 
 def test_a_tile_is_halved_for_values_that_have_its_dim_alone() -> None:
     """Others are as large whatever it is: columns of the state had tiles of one."""
-    assert tile(case_of(spec_of("retention_chunks"), "cpu", B=1, H=2, C=4, D=64, E=64), "E") == 32
+    assert tile(on("cpu", spec_of("retention_chunks"), {"B": 1, "H": 2, "C": 4, "D": 64, "E": 64}), "E") == 32
 
 
 def test_a_head_of_keys_and_values_may_be_one_dim() -> None:
@@ -74,7 +79,9 @@ def test_a_head_of_keys_and_values_may_be_one_dim() -> None:
     sizes = {"B": 1, "H": 64, "G": 8, "M": 2048, "N": 2048, "D": 64}
     own, other = case_of(one, **sizes), case_of(two, E=64, **sizes)
     assert own.spec.schedule == other.spec.schedule
-    assert [tile(own, dim) for dim in ("M", "N", "D", "D_of_results")] == [tile(other, dim) for dim in ("M", "N", "D", "E")]
+    assert [tile(own, dim) for dim in ("M", "N", "D", "D_of_results")] == [
+        tile(other, dim) for dim in ("M", "N", "D", "E")
+    ]
 
 
 def test_few_queries_share_out_their_keys_where_a_head_is_one_dim() -> None:

@@ -191,8 +191,6 @@ class GraphRoles:
             of_products = {dim for op in products for name in (op.lhs, op.rhs) for dim in self.types[name].dims}
             columns = [dim for dim in results if dim not in of_products]
         row, column = rows[-1] if rows else "", columns[-1] if columns else ""
-        of_results = [dim for op in products for dim in self._sides(op)[1] if dim in whole and dim in self._written()]
-        both = of_results[-1] if chained and not columns and of_results else ""
         whole = (*whole, *self._repeating(products, results, (row, column)))  # a workgroup has one product for all
         main = [dim for dim in self.loops if dim in self._summed(first)]
         direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
@@ -209,11 +207,10 @@ class GraphRoles:
             kind="attention" if chained or self._go_into_others(products) else "products",
             rows=row,
             columns=column,
-            both=both,
             steps=tuple(steps),
             alone=alone,
             heads=self._heads(row, alone) if chained and self._is_single() else None,
-            split=bool(steps) and may_be_split(self.ops, self.types, steps[0], (row, column or both), alone),
+            split=bool(steps) and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
             walked=tuple(dim for dim in self.loops if dim not in steps),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),

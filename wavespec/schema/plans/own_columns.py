@@ -1,5 +1,5 @@
-"""A spec whose products sum over a dim that is that of results as well goes in, such as the one of a head of keys and of
-values; the spec whose results have a dim of their own, of the same size, comes out: one that tiles can split."""
+"""A spec whose products sum over a dim that is that of results as well goes in, such as the one of a head of keys and
+of values; the spec whose results have a dim of their own, of the same size, comes out: one that tiles can split."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from wavespec.schema.language.index_parser import parse_index
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.made_kernels import free_name, words_of
 from wavespec.schema.ops import (
-    AnyOp,
     ELEMENTWISE,
+    AnyOp,
     Bitcast,
     Cast,
     Formula,
@@ -65,16 +65,16 @@ class _Uses:
         for op in self.ops:
             for own, operand in self._met(op):
                 if operand not in self.reads:
-                    self.above[self._class(operand)] = self._class(own)
+                    self.above[self.class_of(operand)] = self.class_of(own)
 
     def are_apart(self) -> bool:
         """Whether a product sums over the dim, another one has it as columns, and no value is of both."""
-        columns = [op for op in every(Mma, self.spec.graph) if self._is_columns(op)]
+        columns = [op for op in every(Mma, self.spec.graph) if self.is_columns(op)]
         summed = [op for op in every(Mma, self.spec.graph) if self._is_summed(op)]
         if not columns or not summed or self._is_elsewhere():
             return False
-        self.own = {self._class(op.name) for op in columns}
-        return self.own.isdisjoint(self._class(_SUMMED + op.name) for op in summed)
+        self.own = {self.class_of(op.name) for op in columns}
+        return self.own.isdisjoint(self.class_of(_SUMMED + op.name) for op in summed)
 
     def spec_with_own(self) -> KernelSpec:
         name = free_name(self.spec, f"{self.dim}_of_results")
@@ -84,16 +84,18 @@ class _Uses:
 
     def is_own(self, name: str) -> bool:
         """Whether a value, which is not read, gets the dim of its own."""
-        return self._has(name) and self._class(name) in self.own
+        return self.has(name) and self.class_of(name) in self.own
 
     def uses_of(self, read: Read) -> set[bool]:
         """Whether what uses a read gets the dim of its own."""
-        return {self._class(own) in self.own for op in self.ops for own, operand in self._met(op) if operand == read.name}
+        return {
+            self.class_of(own) in self.own for op in self.ops for own, operand in self._met(op) if operand == read.name
+        }
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         return name in self.types and self.dim in self.types[name].dims
 
-    def _class(self, name: str) -> str:
+    def class_of(self, name: str) -> str:
         while name in self.above and self.above[name] != name:
             name = self.above[name]
         return name
@@ -111,13 +113,13 @@ class _Uses:
             pairs = [(_written(op), op.value)]
         else:
             pairs = [(op.name, word) for word in words_of(op)] if isinstance(op, _ELEMENTS) else []
-        return [(own, _last(operand)) for own, operand in pairs if self._has(operand) or self._has(_last(operand))]
+        return [(own, _last(operand)) for own, operand in pairs if self.has(operand) or self.has(_last(operand))]
 
     def _is_summed(self, op: Mma) -> bool:
-        return self._has(op.lhs) and self._has(op.rhs) and not self._has(op.acc)
+        return self.has(op.lhs) and self.has(op.rhs) and not self.has(op.acc)
 
-    def _is_columns(self, op: Mma) -> bool:
-        return self._has(op.rhs) and self._has(op.acc) and not self._has(op.lhs)
+    def is_columns(self, op: Mma) -> bool:
+        return self.has(op.rhs) and self.has(op.acc) and not self.has(op.lhs)
 
     def _is_elsewhere(self) -> bool:
         """Whether something speaks of the dim that is not renamed."""
@@ -132,7 +134,11 @@ class _Renamed:
 
     def __init__(self, uses: _Uses, name: str) -> None:
         self.uses, self.name = uses, name
-        self.twice = {read.name: free_name(uses.spec, f"{read.name}_as_{name}") for read in uses.reads.values() if len(uses.uses_of(read)) > 1}
+        self.twice = {
+            read.name: free_name(uses.spec, f"{read.name}_as_{name}")
+            for read in uses.reads.values()
+            if len(uses.uses_of(read)) > 1
+        }
         self.place = {uses.dim: parse_index(name)}
 
     def body(self, ops: Sequence[AnyOp]) -> tuple[AnyOp, ...]:
@@ -142,14 +148,14 @@ class _Renamed:
         uses = self.uses
         if isinstance(op, Structured):
             yield op.with_bodies(self.body)
-        elif isinstance(op, Read) and op.name in uses.types and uses._has(op.name):
+        elif isinstance(op, Read) and op.name in uses.types and uses.has(op.name):
             own = op.model_copy(update={"dims": self._dims(uses.types[op.name].dims), "at": {**op.at, **self.place}})
             if op.name in self.twice:
                 yield op
                 yield own.model_copy(update={"name": self.twice[op.name]})
             else:
                 yield own if True in uses.uses_of(op) else op
-        elif isinstance(op, Write) and uses._has(_last(op.value)) and uses._class(_written(op)) in uses.own:
+        elif isinstance(op, Write) and uses.has(_last(op.value)) and uses.class_of(_written(op)) in uses.own:
             yield op.model_copy(update={"at": {**op.at, **self.place}})
         elif isinstance(op, Register) and uses.is_own(op.name):
             yield op.model_copy(update={"shape": self._dims(uses.types[op.name].dims)})
@@ -158,7 +164,7 @@ class _Renamed:
             for one, other in self.twice.items():
                 text = re.sub(rf"\b{re.escape(one)}\b", other, text)
             yield op.model_copy(update={"text": text})
-        elif isinstance(op, Mma) and uses._is_columns(op):
+        elif isinstance(op, Mma) and uses.is_columns(op):
             yield op.model_copy(update={"rhs": self.twice.get(op.rhs, op.rhs)})
         elif isinstance(op, Bitcast | Cast) and uses.is_own(op.name):
             yield op.model_copy(update={"value": self.twice.get(op.value, op.value)})

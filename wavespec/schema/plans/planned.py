@@ -77,7 +77,7 @@ def _tables() -> Mapping[str, Mapping[str, _Entry]]:
 
 
 def _each(cases: Iterable[_Entry]) -> Iterator[_Entry]:
-    """Entries for rows that start anywhere as well are two, and so are those for rows of others than operands that do."""
+    """Entries for rows that start anywhere as well are two, and so are those for rows of others than operands."""
     for entry in cases:
         if entry.get("aligned") == "either":
             yield {**entry, "aligned": "all"}
@@ -201,9 +201,10 @@ class _Plan:
         return all(size * bits % _WORD_BITS == 0 for size, bits in sizes)
 
     def _takes(self, entry: _Entry, limits: _Entry) -> bool:
-        """Whether the schedule of an entry goes with its tiles. Waves only copy where what is joined has room in the rows
-        that multiply together; and with products behind a loop, where the matrix unit has these for its own rows. Workgroups share out steps without
-        products where lanes have room for all that the entry says, which they carry to the end."""
+        """Whether the schedule of an entry goes with its tiles. Waves only copy where what is joined has room in the
+        rows that multiply together, and with products behind a loop where these are those of the matrix unit.
+        Workgroups share out steps without products where lanes have room for all that the entry says, which they carry
+        to the end."""
         named = has_producers(entry) or entry.get("mma")
         if named and not self._tiles(entry, limits).have_room:
             return False
@@ -220,7 +221,9 @@ class _Plan:
         """What an entry asks of the rows of tensors."""
         spec, roles, asked = self._laid_out(), self.roles, entry.get("aligned")
         if asked:
-            along = (name for name, one in spec.tensors.items() if not {*roles.alone, *roles.walked} & {*one.shape[-1:]})
+            along = (
+                name for name, one in spec.tensors.items() if not {*roles.alone, *roles.walked} & {*one.shape[-1:]}
+            )
             yield from whole_accesses(spec, roles.operands if asked == "operands" else tuple(along))
         if asked == "before":
             yield from whole_accesses(self.spec, roles.laid_out)
@@ -261,8 +264,8 @@ class _Plan:
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]
 
     def _of_each_window(self, text: str) -> list[str]:
-        """A condition that is about a dim of windows, for each of them; and a limit of dims that are whole, each of which
-        has to have a tile of its own."""
+        """A condition that is about a dim of windows, for each of them; and a limit of dims that are whole, each of
+        which has a tile of its own."""
         if text.startswith("whole <="):
             whole = [dim for dim in self.roles.whole if dim not in self.roles.fixed]
             return [text.replace("whole", dim, 1) for dim in whole] or [text]
@@ -331,7 +334,7 @@ class _Plan:
         before = {self.spec.tensors[name].shape[-1] for name in roles.laid_out}
         words = {
             "rows": roles.rows or "1",
-            "columns": roles.columns or roles.both or "1",
+            "columns": roles.columns or "1",
             "steps": roles.steps[0] if roles.steps else "1",
             "whole": f"max({whole[0]}, {whole[1]})" if len(whole) == 2 else whole[0] if whole else "1",
             "batch": " * ".join(roles.alone),
@@ -347,7 +350,7 @@ class _Plan:
             "pixels": str(int(roles.pixels)),
             "direct": str(int(roles.bits == _ALONG_ANY or (roles.bits < _ALONG_ANY and roles.pixels))),
             "single": str(int(roles.single)),
-            "sides": str(bool(roles.rows) + bool(roles.columns or roles.both)),
+            "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),
             "along": str(int(roles.along)),
             "loops": str(roles.loops),

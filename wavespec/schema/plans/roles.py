@@ -45,9 +45,6 @@ class Roles:
     """Dims of one size."""
     values: tuple[tuple[tuple[str, ...], int], ...]
     """Dims and bits of every value."""
-    both: str = ""
-    """A dim that products which go into others sum over, and that is that of their columns as well, such as the one of a
-    head of keys and of values: a workgroup has all of it."""
     along: bool = False
     """Whether elements of what is read lie side by side along a dim that is whole."""
     sums: bool = False

@@ -165,11 +165,12 @@ class _Fitted:
         return found
 
     def _of_large_sizes(self, tiles: Mapping[str, int]) -> dict[str, int]:
-        """Tiles of all of a dim that has one size, so that waves can share it out: where one wave has no registers for all
-        that a value has of such dims."""
+        """Tiles of all of a dim that has one size, so that waves can share it out: where one wave has no registers for
+        all that a value has of such dims."""
         roles = self.roles
         whole = {dim: size for dim in roles.whole if (size := roles.fixed.get(dim))}
-        if roles.products or self._words({**dict.fromkeys(tiles, 1), **whole}) <= self.limits["lanes"] * _LANE_WORDS // 2:
+        most: int = self.limits["lanes"] * _LANE_WORDS // 2
+        if roles.products or self._words({**dict.fromkeys(tiles, 1), **whole}) <= most:
             return {}
         return {dim: size for dim, size in whole.items() if dim not in (roles.rows, roles.columns, *roles.alone)}
 
@@ -305,7 +306,8 @@ class _Fitted:
     def _staged_once(self, tiles: Mapping[str, int]) -> int:
         """Bytes of operands that no step has a part of, which wait in one buffer.
 
-        Of 32 bits: of narrower ones, what a split loop hands on takes the rest, unless the entry says that there is room.
+        Of 32 bits: of narrower ones, what a split loop hands on takes the rest, unless the entry says that there is
+        room.
         """
         if self.roles.bits < _WORD and self.entry.get("waiting") != "once":
             return 0
