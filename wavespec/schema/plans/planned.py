@@ -210,6 +210,8 @@ class _Plan:
             return False
         if has_producers(entry) and self.roles.behind and takes_columns_for_rows(entry):
             return False
+        if self.roles.whole and "parts" in entry.get("schedule", {}):  # of which each step would have all
+            return False
         is_split = "split" in entry.get("schedule", {}).get("workgroups", {})
         return not is_split or bool(self.roles.products) or not self._tiles(entry, limits).are_smaller
 

@@ -121,6 +121,8 @@ class _Fitted:
     def _beside(self) -> dict[str, int]:
         """Tiles of the table, where several products beside each other share out the columns."""
         found, columns, parts = self.numbers("tile"), self.roles.columns, self.roles.products
+        if not has_producers(self.entry):  # which have registers for few columns more
+            parts += self.roles.narrow
         if self.roles.after:  # what is summed is handed on to them
             found |= {dim: min(found[dim], _WIDE) for dim in (self.roles.rows, columns) if dim in found}
         if parts > 1 and columns in found:
@@ -301,7 +303,9 @@ class _Fitted:
 
     def _staged(self, tiles: Mapping[str, int]) -> int:
         """Bytes of one stage of all operands."""
-        return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in self.roles.staged)
+        roles = self.roles
+        staged = roles.units_stage if has_producers(self.entry) and roles.kind == "attention" else roles.staged
+        return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in staged)
 
     def _staged_once(self, tiles: Mapping[str, int]) -> int:
         """Bytes of operands that no step has a part of, which wait in one buffer.
