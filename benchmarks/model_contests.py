@@ -8,7 +8,6 @@ from typing import Any
 
 import model_torch as of
 import torch
-import torch.nn.functional as functional
 from torch import Tensor
 
 Sizes = Mapping[str, int]
@@ -165,9 +164,7 @@ CONTESTS: dict[str, Contest] = {
         of.linear_geglu, sized("M N K", (24, 24576, 3072), (2048, 24576, 3072)), sized("M N K", (64, 2048, 1024))
     ),
     "swiglu_clamped": Contest(of.swiglu_clamped, sized("T N", (4096, 5760)), sized("T N", (64, 5760))),
-    "linear_relu_squared": Contest(
-        lambda x, w: functional.relu(functional.linear(x, w)).square(), _LAYERS, _SMALL_LAYERS
-    ),
+    "linear_relu_squared": Contest(of.linear_relu_squared, _LAYERS, _SMALL_LAYERS),
     "linear_w8a8": Contest(
         of.linear_w8a8,
         sized("M N K", (32, 5120, 5120), (2048, 5120, 5120)),
@@ -231,7 +228,7 @@ CONTESTS: dict[str, Contest] = {
         of.ada_layer_norm, sized("B T D", (8, 1024, 1152), (2, 4096, 3072)), sized("B T D", (2, 128, 1152))
     ),
     "gate_residual": Contest(
-        lambda x, gate, branch: torch.addcmul(x, gate[:, None], branch),
+        of.gate_residual,
         sized("B T D", (8, 1024, 1152), (2, 4096, 3072)),
         sized("B T D", (2, 128, 1152)),
     ),
@@ -263,7 +260,7 @@ CONTESTS: dict[str, Contest] = {
     "adamw_step": Contest(of.adamw_step, sized("N", (50_000_000,)), sized("N", (1_000_000,)), {"v": uniform(0, 1)}),
     "ema_update": Contest(of.ema_update, sized("N", (50_000_000,)), sized("N", (1_000_000,))),
     "grad_norm": Contest(
-        lambda x: torch.linalg.vector_norm(x, dtype=of.wide(x[:0]).dtype),
+        of.grad_norm,
         sized("N", (50_000_000,)),
         sized("N", (1_000_000,)),
     ),

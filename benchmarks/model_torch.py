@@ -7,6 +7,7 @@ Of inputs in f64 they compute in f64 to the end, without rounding to smaller typ
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -88,7 +89,7 @@ def retention_chunks(q: Tensor, k: Tensor, v: Tensor, decay: Tensor) -> tuple[Te
     parts = like(wide(k) * torch.exp(-rate * (length - 1 - step))[:, None, :, None], q).mT @ v
     state = torch.zeros(b, h, d, e, device=q.device, dtype=decay.dtype)
     fade = torch.exp(-decay * length)[:, None, None]
-    known = []
+    known: list[Tensor] = []
     for index in range(c):
         known.append(like(state, q))
         state = state * fade + parts[:, :, index]
@@ -114,7 +115,7 @@ def ssd_chunk_scan(c: Tensor, b: Tensor, x: Tensor, dt: Tensor, a: Tensor, state
 
 
 def ssd_state_passing(state: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    known, passed = torch.zeros_like(state[:, 0]), []
+    known, passed = torch.zeros_like(state[:, 0]), list[Tensor]()
     for c in range(state.shape[1]):
         passed.append(known)
         known = known * torch.exp(a[:, :, c])[..., None, None] + state[:, c]
@@ -127,7 +128,7 @@ def selective_scan(
     dt = functional.softplus(wide(raw) + bias)
     fade = torch.exp(dt[..., None] * rate)
     more = (dt * wide(x))[..., None] * wide(b)[:, :, None]
-    h, found = torch.zeros_like(fade[:, 0]), []
+    h, found = torch.zeros_like(fade[:, 0]), list[Tensor]()
     for t in range(x.shape[1]):
         h = fade[:, t] * h + more[:, t]
         found.append((h * wide(c)[:, t, None]).sum(-1))
@@ -161,7 +162,7 @@ def rope_2d(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     quarter = x.shape[-1] // 4
     kind = wide(x[:0]).dtype
     frequency = torch.exp2(torch.arange(quarter, device=x.device, dtype=kind) / quarter * -13.287712379549449)
-    parts = []
+    parts: list[Tensor] = []
     for half, places in zip(wide(x).chunk(2, -1), (rows, columns), strict=True):
         angle = (places[:, None] * frequency).repeat(1, 2)[:, None]
         parts.append(half * angle.cos() + _half_turned(half) * angle.sin())
@@ -169,11 +170,15 @@ def rope_2d(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def mrope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    sections = [16, 24, 24] * 2
-    cos, sin = (
-        torch.cat([one[i % 3] for i, one in enumerate(table.split(sections, -1))], -1)[:, None] for table in (cos, sin)
-    )
-    return x * cos + _half_turned(x) * sin
+    c, s = _of_sections(cos), _of_sections(sin)
+    return x * c + _half_turned(x) * s
+
+
+def _of_sections(table: Tensor) -> Tensor:
+    """Sections of 16, 24 and 24 of each half, by the time, the row and the column."""
+    ends = (0, 16, 40, 64, 80, 104, 128)
+    parts = [table[i % 3, :, start:end] for i, (start, end) in enumerate(pairwise(ends))]
+    return torch.cat(parts, -1)[:, None]
 
 
 def rope_positions(x: Tensor, position: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -183,6 +188,10 @@ def rope_positions(x: Tensor, position: Tensor, cos: Tensor, sin: Tensor) -> Ten
 
 
 # Products
+
+
+def linear_relu_squared(x: Tensor, w: Tensor) -> Tensor:
+    return functional.relu(functional.linear(x, w)).square()
 
 
 def linear_geglu(x: Tensor, w: Tensor) -> Tensor:
@@ -277,7 +286,7 @@ def dequantize_f8_blocks(w: Tensor, scale: Tensor) -> Tensor:
 
 
 def dequantize_i4_groups(w: Tensor, zero: Tensor, scale: Tensor) -> Tensor:
-    codes = torch.stack([w & 15, w >> 4], -1).flatten(1).unflatten(1, (zero.shape[1], 128))
+    codes = torch.stack([w & 15, w >> 4], -1).view(len(w), zero.shape[1], 128)
     kind = wide(scale[:0]).dtype
     return like((codes.to(kind) - zero[..., None].to(kind)) * wide(scale)[..., None], scale).flatten(1)
 
@@ -324,6 +333,10 @@ def group_norm_flat(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def ada_layer_norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return functional.layer_norm(x, x.shape[-1:], eps=1e-6) * (1 + scale[:, None]) + shift[:, None]
+
+
+def gate_residual(x: Tensor, gate: Tensor, branch: Tensor) -> Tensor:
+    return torch.addcmul(x, gate[:, None], branch)
 
 
 # Pixels
@@ -389,6 +402,10 @@ def adamw_step(p: Tensor, grad: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, .
 
 def ema_update(mean: Tensor, x: Tensor) -> Tensor:
     return mean.lerp_(wide(x), 1 - 0.999)
+
+
+def grad_norm(x: Tensor) -> Tensor:
+    return torch.norm(x, dtype=wide(x[:0]).dtype)
 
 
 def top_p_mask(p: Tensor) -> tuple[Tensor, Tensor]:

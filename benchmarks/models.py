@@ -145,7 +145,7 @@ def _row(kernel: Kernel, name: str, sizes: Sizes, arguments: argparse.Namespace)
     calls: dict[str, Call] = {"wavespec": case.ours, "torch": case.theirs}
     if arguments.compile:
         torch.compiler.reset()
-        compiler: Any = torch.compile
+        compiler: Any = getattr(torch, "compile")  # noqa: B009 - its type is partly unknown
         compiled = compiler(contest.torch, dynamic=False)
         calls["compiled"] = lambda: compiled(*case.inputs)
     times = (gpu_times if arguments.device == "cuda" else thread_times)(calls, arguments.seconds)
@@ -173,7 +173,8 @@ class _Case:
     def __init__(self, kernel: Kernel, contest: Contest, sizes: Sizes, device: str) -> None:
         self.kernel, self.contest, self.device = kernel, contest, device
         self.sizes = _complete(kernel.artifact, {**sizes, **_whole(contest)})
-        torch.random.default_generator.manual_seed(7)
+        seed: Any = torch.manual_seed
+        seed(7)
         self.inputs = [self._made(one.name, one.shape(self.sizes), _TYPES[one.dtype]) for one in kernel.artifact.inputs]
 
     def _made(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -226,7 +227,7 @@ def _doubled(x: Tensor) -> Tensor:
 
 
 def _tensors(found: Any) -> tuple[Tensor, ...]:
-    return found if isinstance(found, tuple) else (found,)
+    return (found,) if isinstance(found, Tensor) else found
 
 
 def _complete(artifact: KernelArtifact, sizes: Sizes) -> dict[str, int]:

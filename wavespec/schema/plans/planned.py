@@ -47,6 +47,8 @@ _WINDOW = re.compile(r"\bwindow\b")
 _LAST_AXIS = 4
 _WORD_BITS = 32
 _OPEN = (None, "auto")
+_PARTS_IN_A_STEP = 128
+"""Of a dim that kernels before join part by part: as many are joined at a time."""
 _ALONG_ANY = 16
 """Bits of elements that matrix units read themselves along any dim; of fewer bits, along steps."""
 
@@ -210,10 +212,16 @@ class _Plan:
             return False
         if has_producers(entry) and self.roles.behind and takes_columns_for_rows(entry):
             return False
-        if self.roles.whole and "parts" in entry.get("schedule", {}):  # of which each step would have all
+        if "parts" in entry.get("schedule", {}) and not self._has_room_for_parts(entry, limits):
             return False
         is_split = "split" in entry.get("schedule", {}).get("workgroups", {})
         return not is_split or bool(self.roles.products) or not self._tiles(entry, limits).are_smaller
+
+    def _has_room_for_parts(self, entry: _Entry, limits: _Entry) -> bool:
+        """Whether who joins what parts have found has room for all of what is whole, of some parts."""
+        tiles, fixed = self._tiles(entry, limits).tiles, self.roles.fixed
+        sizes = [fixed[dim] if dim in fixed else tiles.get(dim, 1) for dim in self.roles.whole]
+        return _PARTS_IN_A_STEP * prod(sizes) <= limits["words"]
 
     def _tiles(self, entry: _Entry, limits: _Entry) -> Tiles:
         lanes = {"lanes": str(limits["lanes"])}
