@@ -480,7 +480,7 @@ def test_f32_products_with_operands_that_are_computed_have_waves_as_wide_as_thei
     assert check_builds([spec], ["sm_90"]) == [()]
 
 
-def test_products_behind_a_loop_have_no_waves_that_copy_alone() -> None:
+def test_products_behind_a_loop_go_with_waves_that_copy_alone_but_not_from_tile_to_tile() -> None:
     text = PRODUCT.replace("K: {}", "K: {}, R: {max: 64}").replace(
         "tensors:", "tensors:\n  w: {shape: [N, R], dtype: bf16}\n  v: {shape: [R, K], dtype: bf16}", 1
     )
@@ -491,7 +491,9 @@ def test_products_behind_a_loop_have_no_waves_that_copy_alone() -> None:
     behind = "  - narrow: bf16(steps.low)\n  - w_tile: {read: w}\n  - total: {mma: [narrow, w_tile, steps.acc]}\n  - {write: total, to: c}\n"
     spec = loads(text.replace("  - {write: steps.acc, to: c}\n", behind))
     schedules = [one.spec.schedule for one in cases_for_target(spec, "sm_90")]
-    assert not any(one is not None and one.waves is not None and one.waves.producers for one in schedules)
+    copying = [one for one in schedules if one is not None and one.waves is not None and one.waves.producers]
+    assert copying
+    assert not any(one.workgroups is not None and one.workgroups.persistent for one in copying)
     assert check_builds([spec], ["sm_90"]) == [()]
 
 

@@ -57,7 +57,7 @@ class CudaLanes(LaneOperations):
     def cast_sizes(self, value: Value, after: DType) -> list[int]:
         elements = value.vector.elements
         before = value.vector.dtype
-        if before.name in self.machine.widened_pairs:
+        if before.name in self.machine.widened_pairs or after.name in self.machine.narrowed_pairs:
             return [2] * (elements // 2)
         words_of_four = before.kind in ("int", "uint") and before.bits < 16
         by_f32 = words_of_four or (before.is_float and before.bits > 32)
@@ -189,6 +189,11 @@ class CudaLanes(LaneOperations):
         pairs = self.machine.widened_pairs.get(before.name)
         if pairs is not None and old.startswith("vector"):
             return self._widened(name, pairs, after, old, new)
+        if kind := self.machine.narrowed_pairs.get(after.name):
+            high, low = (self.text.op(f"vector.extract {name}[{i}] : f32 from {old}") for i in (1, 0))
+            code = f'asm_dialect = att "cvt.rn.satfinite.{kind}.f32 $0, $1, $2;", "=h,f,f" {high}, {low}'
+            word = self.text.op(f"llvm.inline_asm {code} : (f32, f32) -> i16")
+            return self.text.op(f"llvm.bitcast {word} : i16 to {new}")
         if _in_pairs(before, after) and old.startswith("vector"):  # what LLVM would take apart for narrow stores
             high, low = (self.text.op(f"vector.extract {name}[{i}] : f32 from {old}") for i in (1, 0))
             nearest = "<{rnd = #nvvm.fp_rnd_mode<rn>}>"

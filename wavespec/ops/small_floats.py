@@ -48,7 +48,9 @@ def converted(
     if is_small_float(value.vector.dtype) and not _has_instruction(value, machine):
         value = small_to_f32(build, value, hint)
     if is_written(dtype):
-        return f32_to_small(build, build.cast(value, _F32, hint), dtype, hint)
+        wide = build.cast(value, _F32, hint)
+        in_pairs = dtype.name in machine.narrowed_pairs and value.vector.elements % _PAIR == 0
+        return build.cast(wide, dtype, hint) if in_pairs else f32_to_small(build, wide, dtype, hint)
     return build.cast(value, dtype, hint, bias)
 
 

@@ -16,6 +16,7 @@ Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_LARGEST_F8 = 448.0
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
@@ -208,4 +209,6 @@ def converted(values: Array, dtype: DType) -> Array:
     with np.errstate(all="ignore"):
         if dtype.name == "bf16" and values.dtype.kind in "iu":
             return values.astype(np.float32).astype(target)
+        if dtype.name == "f8e4m3fn":  # without infinity: what is too large becomes the largest number
+            values = np.clip(values, -_LARGEST_F8, _LARGEST_F8)
         return values.astype(target)

@@ -198,6 +198,9 @@ class Machine:
     widened_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Types of 8 bits and less of which two are made numbers of 16 bits at a time: by an instruction, and what it calls
     them, or where that is empty by their bits."""
+    narrowed_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Types of 8 bits of which an instruction makes two of two numbers of f32, each the nearest one or the largest
+    there is, and what it calls them."""
     word_table: str = ""
     """How the compiler behind calls an instruction on two vectors of 32 words of 16 bits, a table and places: each
     place becomes the word of the table that its last five bits number."""

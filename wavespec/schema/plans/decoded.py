@@ -33,15 +33,19 @@ def elements_of_scale(scale: Read | None, steps: Sequence[str], constants: Mappi
 
 
 def reads_of(names: Iterable[str], ops: Sequence[Op]) -> tuple[Read, ...]:
-    """The reads that values are made of."""
+    """The reads that values are made of; what a loop carries is made of itself."""
+    return tuple(op for op in _ancestors(names, ops).values() if isinstance(op, Read))
+
+
+def _ancestors(names: Iterable[str], ops: Sequence[Op]) -> dict[str, Op]:
+    """What values are made of, they themselves first."""
     made = {name: op for op in walk(ops) if (name := getattr(op, "name", ""))}
-    pending, found = [*names], dict[str, Read]()
+    pending, found = [*names], dict[str, Op]()
     while pending:
-        op = made[pending.pop()]
-        if isinstance(op, Read):
-            found[op.name] = op
-        pending += [word for word in words_of(op) if word in made and word != getattr(op, "name", "")]
-    return tuple(found.values())
+        if (name := pending.pop()) not in found:
+            found[name] = made[name]
+            pending += [word for word in words_of(made[name]) if word in made]
+    return found
 
 
 def is_decoded(products: Sequence[Mma], reads: Mapping[str, Read], types: Mapping[str, ValueType]) -> bool:
@@ -49,6 +53,12 @@ def is_decoded(products: Sequence[Mma], reads: Mapping[str, Read], types: Mappin
     operands = [one for op in products for one in (op.lhs, op.rhs)]
     names = {name for one in operands if one in reads for place in reads[one].at.values() for name in place.names()}
     return any(one not in reads for one in operands) or not names & types.keys() <= reads.keys()
+
+
+def is_decoded_in_chain(products: Sequence[Mma], reads: Mapping[str, Read], ops: Sequence[Op]) -> bool:
+    """Whether an operand of products that go into others is computed of what is read alone, and of no product."""
+    made = {one for op in products for one in (op.lhs, op.rhs)} - reads.keys()
+    return any(not any(isinstance(op, Mma) for op in _ancestors((one,), ops).values()) for one in made)
 
 
 def is_used_beside(products: Sequence[Mma], reads: Mapping[str, Read], ops: Sequence[Op]) -> bool:

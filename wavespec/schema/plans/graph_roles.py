@@ -21,6 +21,7 @@ from wavespec.schema.ops import (
     Random,
     Read,
     Reduce,
+    Repeat,
     Scan,
     Structured,
     Take,
@@ -36,6 +37,7 @@ from wavespec.schema.plans.decoded import (
     LEAST_BLOCK,
     elements_of_scale,
     is_decoded,
+    is_decoded_in_chain,
     is_used_beside,
     lies_across,
     reads_of,
@@ -56,6 +58,8 @@ _IN_ORDER = Scan | Joined | Topk | Take
 """What joins or looks up elements by where they are among the others."""
 _SHORT = 4
 """Elements of a dim that is not worth tiles of its own."""
+_NARROW = 16
+"""Columns of a product that take few registers beside those of others."""
 _SOME_TILE = 64
 """Of dims whose tiles are not known yet."""
 
@@ -137,7 +141,7 @@ class GraphRoles:
             kind, rows = "transposed", across
         sides, is_along = (rows, columns), kind in ("rows", "ordered")
         rows, columns = (rows or columns, "") if is_along else sides
-        steps = next((dim for dim in self.loops if dim in last), next(iter(self.loops), ""))
+        steps = max(self.loops, key=lambda dim: (dim in last, self._most_beside(dim)), default="")
         roles = Roles(
             kind=kind,
             rows=rows,
@@ -146,6 +150,7 @@ class GraphRoles:
             alone=tuple(dim for dim in results if dim not in {rows, columns}),
             walked=tuple(dim for dim in self.loops if dim != steps),
             whole=whole,
+            along=any(dims[-1] in whole for op in every(Read, self.ops) if (dims := self.types[op.name].dims)),
             operands=self._tensors_across(across) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),
@@ -190,14 +195,16 @@ class GraphRoles:
         main = [dim for dim in self.loops if dim in self._summed(first)]
         direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
         steps = [*main, *(dim for dim in dict.fromkeys(direct) if dim not in main)]
+        beside = [op for op in looped if not self._is_narrow(op)]
         reads = {op.name: op for op in every(Read, self.ops)}
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
         operands = [reads[name].tensor for name in names if name in reads]
         alone = tuple(dim for dim in results if dim not in {row, column, *whole})
         is_made = not chained and is_decoded(looped, reads, self.types)
+        is_made_in_chain = chained and is_decoded_in_chain(within, reads, self.ops)
         is_beside = not chained and not is_made and is_used_beside(looped, reads, self.ops)
         roles = Roles(
-            kind="attention" if chained else "products",
+            kind="attention" if chained or self._go_into_others(products) else "products",
             rows=row,
             columns=column,
             steps=tuple(steps),
@@ -208,18 +215,20 @@ class GraphRoles:
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
             bits=self._bits(operands),
-            products=len({op.acc for op in looped}),
+            products=len({op.acc for op in beside or looped}),
+            narrow=len(looped) - len(beside or looped),
             joined=joined,
             behind=bool(within) and len(products) > len(within),
             after=is_after and bool(rows),
             beside=is_beside,
             across=is_made and lies_across(looped, self.spec, self.ops, self.types, steps),
-            decoded=is_made or is_beside or any(op.scales is not None for op in products),
+            decoded=is_made or is_made_in_chain or is_beside or any(op.scales is not None for op in products),
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             last=frozenset(dim for name in names if name in reads for dim in self._last_of(reads[name])),
             mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
             pixels=all(self._is_along(reads[name], steps, whole=False) for name in names if name in reads),
             staged=tuple({name: self._typed(name) for name in names if name in reads}.values()),
+            units_stage=tuple({_staged_as(reads[name]): self._typed(name) for name in names if name in reads}.values()),
             single=self._is_single(),
             uniform=self._uniform(),
             ordered=self._is_ordered(),
@@ -304,6 +313,16 @@ class GraphRoles:
         written = {**turned.written, **{name: (*reversed(shape),) for name, shape in scales.items()}}
         return turned, replace(turned, written=written, round=True)
 
+    def _is_narrow(self, op: Mma) -> bool:
+        """Whether a product has few columns, all of which a workgroup has beside those of another."""
+        sizes = [self.fixed.get(dim, self.spec.dims[dim].max) for dim in self._sides(op)[1]]
+        return all(size is not None and size <= _NARROW for size in sizes)
+
+    def _go_into_others(self, products: Sequence[Mma]) -> bool:
+        """Whether steps that no tile is of make several products, of all that they sum over."""
+        summed = {dim for op in products for dim in self._summed(op)}
+        return summed.isdisjoint(self.loops) and any(len([*every(Mma, op.body)]) > 1 for op in every(Repeat, self.ops))
+
     def _heads(self, rows: str, alone: Sequence[str]) -> tuple[str, str] | None:
         if not rows:
             return None
@@ -353,6 +372,11 @@ class GraphRoles:
         most = max((len(dims) for dims, _ in found), default=0)
         wide = [(dims, dtype) for dims, dtype in found if dims and len(dims) >= min(2, most)]
         return {dims[-1] for dims, _ in [one for one in wide if one[1] not in _PLACES] or wide}
+
+    def _most_beside(self, last: str) -> int:
+        """Of tensors whose elements lie side by side along a dim, the most dims that what is read of one has."""
+        read = [self.types[op.name].dims for op in every(Read, self.ops)]
+        return max((len(dims) for dims in read if dims[-1:] == (last,)), default=0)
 
     def _read_across(self, results: Sequence[str], columns: str) -> str:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""
@@ -405,6 +429,11 @@ class GraphRoles:
 
     def _typed(self, name: str) -> tuple[tuple[str, ...], int]:
         return self.types[name].dims, max(DTYPES[self.types[name].dtype].bits, 8)
+
+
+def _staged_as(read: Read) -> tuple[str, str]:
+    """The same of reads of the same elements: where a dim has another name alone, one tile has all of them."""
+    return read.tensor, str({dim: place for dim, place in read.at.items() if not isinstance(place, Name)} or "")
 
 
 def _indices_in(place: Expression) -> Iterator[str]:

@@ -31,8 +31,9 @@ from wavespec.schema.materialize import laid_out_anew
 from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.find_roles import roles_of
 from wavespec.schema.plans.graph_roles import with_tiled_loops
+from wavespec.schema.plans.own_columns import with_own_columns
 from wavespec.schema.plans.roles import Roles
-from wavespec.schema.plans.tiles import Tiles, has_producers, tiles_of
+from wavespec.schema.plans.tiles import Tiles, has_producers, takes_columns_for_rows, tiles_of
 from wavespec.schema.products_before import product_alone
 from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
@@ -46,6 +47,8 @@ _WINDOW = re.compile(r"\bwindow\b")
 _LAST_AXIS = 4
 _WORD_BITS = 32
 _OPEN = (None, "auto")
+_PARTS_IN_A_STEP = 128
+"""Of a dim that kernels before join part by part: as many are joined at a time."""
 _ALONG_ANY = 16
 """Bits of elements that matrix units read themselves along any dim; of fewer bits, along steps."""
 
@@ -59,9 +62,9 @@ def planned(spec: KernelSpec) -> KernelSpec:
     constraints = [*spec.constraints, *(one for over in overrides for one in over.constraints or ())]
     if any(isinstance(one, _SPLITS) for one in constraints) or not _needs_tiles(spec):
         return spec
-    spec = by_residues(spec)
+    spec = with_own_columns(by_residues(spec))
     roles = roles_of(spec)
-    return with_tiled_loops(spec) if roles is None else _Plan(spec, roles).spec_with_tiles()
+    return with_tiled_loops(spec).as_planned() if roles is None else _Plan(spec, roles).spec_with_tiles()
 
 
 def _needs_tiles(spec: KernelSpec) -> bool:
@@ -76,11 +79,14 @@ def _tables() -> Mapping[str, Mapping[str, _Entry]]:
 
 
 def _each(cases: Iterable[_Entry]) -> Iterator[_Entry]:
-    """Entries for rows that start anywhere as well are two."""
+    """Entries for rows that start anywhere as well are two, and so are those for rows of others than operands."""
     for entry in cases:
         if entry.get("aligned") == "either":
             yield {**entry, "aligned": "all"}
             yield {name: one for name, one in entry.items() if name != "aligned"}
+        elif entry.get("aligned") == "most":
+            yield {**entry, "aligned": "all"}
+            yield {**entry, "aligned": "operands"}
         else:
             yield entry
 
@@ -197,14 +203,26 @@ class _Plan:
         return all(size * bits % _WORD_BITS == 0 for size, bits in sizes)
 
     def _takes(self, entry: _Entry, limits: _Entry) -> bool:
-        """Whether the schedule of an entry goes with its tiles. Waves only copy beside no products behind a loop, nor
-        where what is joined has no room in the rows that multiply together. Workgroups share out steps without
-        products where lanes have room for all that the entry says, which they carry to the end."""
+        """Whether the schedule of an entry goes with its tiles. Waves only copy where what is joined has room in the
+        rows that multiply together, and with products behind a loop of one product where these are those of the
+        matrix unit. Workgroups share out steps without products where lanes have room for all that the entry says, which
+        they carry to the end."""
         named = has_producers(entry) or entry.get("mma")
-        if (has_producers(entry) and self.roles.behind) or (named and not self._tiles(entry, limits).have_room):
+        if named and not self._tiles(entry, limits).have_room:
+            return False
+        in_chain = self.roles.kind == "attention"
+        if has_producers(entry) and self.roles.behind and (in_chain or takes_columns_for_rows(entry)):
+            return False
+        if "parts" in entry.get("schedule", {}) and not self._has_room_for_parts(entry, limits):
             return False
         is_split = "split" in entry.get("schedule", {}).get("workgroups", {})
         return not is_split or bool(self.roles.products) or not self._tiles(entry, limits).are_smaller
+
+    def _has_room_for_parts(self, entry: _Entry, limits: _Entry) -> bool:
+        """Whether who joins what parts have found has room for all of what is whole, of some parts."""
+        tiles, fixed = self._tiles(entry, limits).tiles, self.roles.fixed
+        sizes = [fixed[dim] if dim in fixed else tiles.get(dim, 1) for dim in self.roles.whole]
+        return _PARTS_IN_A_STEP * prod(sizes) <= limits["words"]
 
     def _tiles(self, entry: _Entry, limits: _Entry) -> Tiles:
         lanes = {"lanes": str(limits["lanes"])}
@@ -214,7 +232,10 @@ class _Plan:
         """What an entry asks of the rows of tensors."""
         spec, roles, asked = self._laid_out(), self.roles, entry.get("aligned")
         if asked:
-            yield from whole_accesses(spec, roles.operands if asked == "operands" else spec.tensors)
+            along = (
+                name for name, one in spec.tensors.items() if not {*roles.alone, *roles.walked} & {*one.shape[-1:]}
+            )
+            yield from whole_accesses(spec, roles.operands if asked == "operands" else tuple(along))
         if asked == "before":
             yield from whole_accesses(self.spec, roles.laid_out)
         if asked == "staged":  # rows of scales have sizes that others decide
@@ -249,11 +270,16 @@ class _Plan:
             *entry.get("when", ()),
         )
         texts = [one for text in written for one in self._of_each_window(text)]
-        parsed = [parse_expression(self._in_dims(text, table.get("let", {}))) for text in texts]
+        meant = dict.fromkeys(self._in_dims(text, table.get("let", {})) for text in texts)
+        parsed = [parse_expression(text) for text in meant]
         return [one if one.names() else bool(one.evaluate({})) for one in parsed]
 
     def _of_each_window(self, text: str) -> list[str]:
-        """A condition that is about a dim of windows, for each of them."""
+        """A condition that is about a dim of windows, for each of them; and a limit of dims that are whole, each of
+        which has a tile of its own."""
+        if text.startswith("whole <="):
+            whole = [dim for dim in self.roles.whole if dim not in self.roles.fixed]
+            return [text.replace("whole", dim, 1) for dim in whole] or [text]
         if not _WINDOW.search(text):
             return [text]
         fixed = self.roles.fixed
@@ -309,8 +335,8 @@ class _Plan:
         order = sorted(sides, key=lambda dim: dim != roles.columns) if entry.get("columns_first") else sides
         for dim in (*order, *roles.alone):
             yield Workgroup(dim=dim, tile=tiles.tile(dim), axis=axes[dim])
-        joined = {*roles.whole} - {*sides, *roles.alone} if roles.joined else set[str]()
-        whole = (dim for dim in roles.whole if dim not in roles.fixed or dim in joined)
+        split = {*sides, *roles.alone}
+        whole = (dim for dim in roles.whole if dim not in roles.fixed or dim not in split)
         for dim in (*roles.steps, *roles.walked, *whole):
             if dim in (*roles.steps, *roles.walked) or tiles.has(dim):
                 yield Tiling(dim=dim, tile=tiles.tile(dim))
@@ -342,6 +368,7 @@ class _Plan:
             "single": str(int(roles.single)),
             "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),
+            "along": str(int(roles.along)),
             "loops": str(roles.loops),
             "walks": str(int(bool(roles.walked))),
             "largest": str(roles.largest),

@@ -45,6 +45,8 @@ class Roles:
     """Dims of one size."""
     values: tuple[tuple[tuple[str, ...], int], ...]
     """Dims and bits of every value."""
+    along: bool = False
+    """Whether elements of what is read lie side by side along a dim that is whole."""
     sums: bool = False
     """Whether loops do nothing but join elements, in any order."""
     largest: int = 0
@@ -59,6 +61,8 @@ class Roles:
     """Whether a kernel before may join the elements of parts of the dim of the loop."""
     products: int = 0
     """Sums of products beside each other."""
+    narrow: int = 0
+    """How many further products beside them have few columns."""
     joined: bool = False
     """Whether ops join the elements of a product along its columns, of which a workgroup has all; those of results are
     another dim, if there is one."""
@@ -91,6 +95,8 @@ class Roles:
     rows of tiles may be those of all neighbours."""
     staged: tuple[tuple[tuple[str, ...], int], ...] = ()
     """Dims and bits of the operands of products that are read."""
+    units_stage: tuple[tuple[tuple[str, ...], int], ...] = ()
+    """The same where matrix units read what is staged: of reads of the same elements, one tile."""
     decoded_once: Roles | None = None
     """The same where kernels of their own write what is decoded first, if they can."""
     written: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])

@@ -62,6 +62,12 @@ def has_producers(entry: Mapping[str, Any]) -> bool:
     return "producers" in entry.get("schedule", {}).get("waves", {})
 
 
+def takes_columns_for_rows(entry: Mapping[str, Any]) -> bool:
+    """Whether a matrix unit that reads its operands itself, 64 rows of one of them, has other rows than those."""
+    rows = entry.get("wave", {}).get("rows", _WIDE)
+    return has_producers(entry) and isinstance(rows, int) and rows % _WIDE != 0
+
+
 def tiles_of(
     spec: KernelSpec,
     roles: Roles,
@@ -115,6 +121,8 @@ class _Fitted:
     def _beside(self) -> dict[str, int]:
         """Tiles of the table, where several products beside each other share out the columns."""
         found, columns, parts = self.numbers("tile"), self.roles.columns, self.roles.products
+        if not has_producers(self.entry):  # which have registers for few columns more
+            parts += self.roles.narrow
         if self.roles.after:  # what is summed is handed on to them
             found |= {dim: min(found[dim], _WIDE) for dim in (self.roles.rows, columns) if dim in found}
         if parts > 1 and columns in found:
@@ -145,7 +153,7 @@ class _Fitted:
             if dim not in self.roles.fixed and dim not in found and most is not None:
                 found[dim] = most
         if self.limits["lanes"]:
-            found |= self._of_joined_sizes()
+            found |= self._of_joined_sizes() | self._of_large_sizes(found)
         return self._with_room({dim: 1 if dim in self.roles.uniform else number for dim, number in found.items()})
 
     def _of_joined_sizes(self) -> dict[str, int]:
@@ -160,6 +168,16 @@ class _Fitted:
                 found[dim] = -(-roles.fixed[dim] // least) * least
         return found
 
+    def _of_large_sizes(self, tiles: Mapping[str, int]) -> dict[str, int]:
+        """Tiles of all of a dim that has one size, so that waves can share it out: where one wave has no registers for
+        all that a value has of such dims."""
+        roles = self.roles
+        whole = {dim: size for dim in roles.whole if (size := roles.fixed.get(dim))}
+        most: int = self.limits["lanes"] * _LANE_WORDS // 2
+        if roles.products or self._words({**dict.fromkeys(tiles, 1), **whole}) <= most:
+            return {}
+        return {dim: size for dim, size in whole.items() if dim not in (roles.rows, roles.columns, *roles.alone)}
+
     def _with_room(self, tiles: Mapping[str, int]) -> dict[str, int]:
         """Smaller ones where operands, or the largest value of a kernel without a loop of products, have no room."""
         found, roles = dict(tiles), self.roles
@@ -170,10 +188,11 @@ class _Fitted:
             return self._with_room_for_joined(found) if self.limits["lanes"] else found
         if roles.products and roles.steps:
             return found
-        words = self.entry.get("words") or self.limits["ordered" if roles.ordered else "words"]
+        is_short = roles.ordered or (roles.along and roles.kind == "elements" and self.limits["lanes"])
+        words = self.entry.get("words") or self.limits["ordered" if is_short else "words"]
         least = self.numbers("wave") if roles.products else {}
         for dim in (roles.rows, roles.columns, *roles.steps):
-            while found.get(dim, 1) > least.get(dim, 1) and self._words(found) > words:
+            while found.get(dim, 1) > least.get(dim, 1) and self._words(found, dim) > words:
                 found[dim] = -(-found[dim] // 2)
         return found
 
@@ -236,9 +255,9 @@ class _Fitted:
                 return dim
         return ""
 
-    def _words(self, tiles: Mapping[str, int]) -> int:
-        """Of the largest value."""
-        return max((words for _, words in self._values(tiles)), default=0)
+    def _words(self, tiles: Mapping[str, int], dim: str = "") -> int:
+        """Of the largest value, or of the largest one with a dim."""
+        return max((words for dims, words in self._values(tiles) if not dim or dim in dims), default=0)
 
     def _values(self, tiles: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], int]]:
         """Their dims and words. Of what products sum over, those that join have no more than a step of an operand."""
@@ -273,6 +292,8 @@ class _Fitted:
     def _shared_bytes(self) -> int:
         """For staged tiles: what lanes hand on behind the loop, where they join columns, has a fourth."""
         bytes_of_all: int = self.limits["shared"]
+        if self.roles.behind and has_producers(self.entry):  # and what products behind the loop take
+            return bytes_of_all * 3 // 4
         return bytes_of_all * 3 // 4 if self.roles.joined and self.limits["lanes"] else bytes_of_all
 
     def _are_shared_out(self, tiles: Mapping[str, int]) -> bool:
@@ -284,14 +305,17 @@ class _Fitted:
 
     def _staged(self, tiles: Mapping[str, int]) -> int:
         """Bytes of one stage of all operands."""
-        return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in self.roles.staged)
+        roles = self.roles
+        staged = roles.units_stage if has_producers(self.entry) and roles.kind == "attention" else roles.staged
+        return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in staged)
 
     def _staged_once(self, tiles: Mapping[str, int]) -> int:
         """Bytes of operands that no step has a part of, which wait in one buffer.
 
-        Of 32 bits: of narrower ones, what a split loop hands on takes the rest.
+        Of 32 bits: of narrower ones, what a split loop hands on takes the rest, unless the entry says that there is
+        room.
         """
-        if self.roles.bits < _WORD:
+        if self.roles.bits < _WORD and self.entry.get("waiting") != "once":
             return 0
         operands = [(dims, bits) for dims, bits in self.roles.staged if {*self.roles.steps}.isdisjoint(dims)]
         return sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in operands)
@@ -309,6 +333,8 @@ class _Fitted:
             }
         if schedule.pop("pack", False) and self.roles.heads:
             schedule["pack"] = {self.roles.rows: self.roles.heads}
+        if self.roles.behind and "workgroups" in schedule:  # operands of products behind a loop are copied in no loop
+            schedule["workgroups"] = {key: one for key, one in schedule["workgroups"].items() if key != "persistent"}
         if not (self.roles.rows and self.roles.columns) and "workgroups" in schedule:  # bands are of two sides
             schedule["workgroups"] = {key: one for key, one in schedule["workgroups"].items() if key != "group"}
         return schedule or None
