@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from wavespec.ir.dtype import DTYPES
@@ -15,6 +15,7 @@ from wavespec.ir.strided import (
     with_dense_strides,
 )
 from wavespec.runtime.code import Binary
+from wavespec.runtime.first_case import FirstCase
 from wavespec.runtime.scalars import SCALAR_WORDS, ScalarParameter, words_of
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
 
@@ -221,8 +222,11 @@ class KernelArtifact:
     steps: tuple[KernelArtifact, ...] = ()
     work: SizeExpr = 0
     """Of a kernel for a CPU, the instructions of a call, were each for one element; 0 where nobody counted them."""
+    _first_case: FirstCase = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        conditions = ([one.condition for one in case.conditions] for case in self.cases)
+        object.__setattr__(self, "_first_case", FirstCase(tuple(map(tuple, conditions))))
         dims = [dim.name for dim in self.dims]
         numbers = {*dims, *(scalar.name for scalar in self.scalars if scalar.shapes)}
         kernels = [case.kernel for case in self.cases]
@@ -364,8 +368,7 @@ class KernelArtifact:
 
     def member_for(self, sizes: Mapping[str, int]) -> int:
         """Index in `members` of the kernel for a call whose dims have `sizes`."""
-        holds = (all(condition.holds(sizes) for condition in case.conditions) for case in self.cases)
-        return next((index for index, taken in enumerate(holds) if taken), len(self.cases))
+        return self._first_case(sizes)
 
     def following(self) -> dict[str, SizeExpr]:
         """The dims that follow from others, each behind those, and what they are; without any that follow from
@@ -399,7 +402,7 @@ class KernelArtifact:
             *(size for one in self.tensor_maps for size in (*one.view, *(window.count for window in one.windows))),
             *(a.condition for a in (*self.assumptions, *conditions)),
         )
-        return frozenset[str]().union(*map(names_in, expressions))
+        return names_in(*expressions)
 
 
 @dataclass(frozen=True, slots=True)
