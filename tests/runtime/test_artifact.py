@@ -85,7 +85,7 @@ def in_memory(artifact: KernelArtifact) -> KernelArtifact:
 def test_a_manifest_names_what_its_expressions_share_and_those_without_such_stay_as_they_were(tmp_path: Path) -> None:
     text = save_artifact(_MANY, tmp_path)[-1].read_text()
     assert json.loads(text)["format_version"] == 5
-    assert text.count(json.dumps(_LARGE[1])) == 1
+    assert text.count(json.dumps(["ceildiv", ["add", "M", 63], 128])) == 1
     assert in_memory(load_artifact(tmp_path / "cpu.json")) == in_memory(_MANY)
     assert json.loads(save_artifact(_CASES, tmp_path)[-1].read_text())["format_version"] == 4
 
