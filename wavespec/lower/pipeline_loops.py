@@ -30,6 +30,7 @@ from wavespec.schedule.loop_plan import LoopPlan
 from wavespec.schedule.modulo_plan import modulo_plan
 from wavespec.schedule.ping_pong import ping_pong_plan
 from wavespec.schedule.prefetch import prefetch_plan, program_plan, words
+from wavespec.schedule.registers_ahead import RegistersAhead, loads_of_its_own
 from wavespec.schedule.software_pipeline import SoftwarePipeline
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -64,12 +65,26 @@ class PipelineLoops(Pass):
                 raise UnknownLoop(schedule.where_key(), schedule.loop, loops)
         fresh, pipelined, notes = fresh_names(kernel), dict[str, LoopPlan](), list[str]()
 
+        def loaded_ahead(op: Op) -> tuple[Op, ...]:
+            nonlocal kernel
+            loads = loads_of_its_own(kernel, op) if _loads_ahead(kernel, op) else ()
+            if not loads:
+                return (op,)
+            widest = 8 * machine.globals.access_bytes
+            ahead = RegistersAhead(op, kernel.symbol(op["induction"]), loads, fresh, widest_bits=widest)
+            ops = ahead.ops()
+            kernel = kernel.with_symbols(*ahead.symbols)
+            _check_registers(kernel, ops, op.node, machine)
+            return ops
+
         def change(op: Op) -> tuple[Op, ...]:
             nonlocal kernel
             if op.node and _has_staged_branch(kernel, op):
                 notes.append(f"{op.node}: steps do not overlap, because of the branch in them.")
-            if op.get("once") or not staged_memories(kernel, op.body.ops):
+            if op.get("once"):
                 return (op,)
+            if not staged_memories(kernel, op.body.ops):
+                return loaded_ahead(op)
             if op.get("goes_on") is not None and not _is_planned(kernel, op):
                 if _overlaps(kernel, op):
                     notes.append(f"{op.node}: steps do not overlap, because each may be the last.")
@@ -115,6 +130,13 @@ def _has_staged_branch(kernel: Kernel, loop: Op) -> bool:
     return _overlaps(kernel, loop) and any(
         op.get("memory") and kernel.memory(op["memory"]).space == "shared" for one in branches for op in one.walk()
     )
+
+
+def _loads_ahead(kernel: Kernel, loop: Op) -> bool:
+    """Whether the schedule wants steps to overlap of which nothing is staged, and says no more than that."""
+    plan = kernel.distribution.schedule_of(loop.node)
+    says_more = plan.auto or plan.nodes or plan.clusters
+    return plan.stages > 1 and not says_more and not any(memory.staged for memory in kernel.memories)
 
 
 def _overlaps(kernel: Kernel, loop: Op) -> bool:
@@ -239,6 +261,8 @@ def _check_possible(kernel: Kernel, machine: Machine) -> None:
         raise StagesNotPossible(where, stages, f"{machine.variant} has none", "Leave out the stages for this target.")
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
     names = {memory.name for memory in staged if memory.staged}
+    if any(_loads_ahead(kernel, op) and loads_of_its_own(kernel, op) for op in kernel.walk() if op.is_(FOR)):
+        return
     if not staged:
         raise StagesNotPossible(where, stages, "no tensor is staged", "Mark the operands with 'space: shared'.")
     ways = {op.name for op in kernel.walk() if op.is_(LANES_FILL) and op["memory"] in names}
