@@ -15,11 +15,11 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_WEIGHTS = (*[1] * 6, *[9] * 3, 20, 20, 30, 30, 40, 40, *[50] * 3, *[70] * 15, 9)
+_WEIGHTS = (*[1] * 10, *[9] * 4, *[20] * 3, 30, 30, *[40] * 3, *[50] * 4, *[70] * 15, 9)
 ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS}
 """Of each case without kernels before the fewest rows, or a few more, that it is for."""
 DECODING = [subject for subject in subjects("sm_90") if subject.name in ROWS]
-_OF_ONE_ROW = ((2048, 8), (2048, 4), (1536, 4), (1120, 8))
+_OF_ONE_ROW = ((2048, 4), (2048, 8), (1536, 8), (1536, 4), (2048, 4), (1536, 4), (1120, 8))
 """Of cases whose lanes read weights from the tensor a size of K, and waves that share it out."""
 WITH_PRODUCERS = [
     (subject, number)
