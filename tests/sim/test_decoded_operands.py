@@ -19,8 +19,8 @@ _WEIGHTS = (*[1] * 10, *[9] * 4, *[20] * 3, 30, 30, *[40] * 3, *[50] * 4, *[70] 
 ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS}
 """Of each case without kernels before the fewest rows, or a few more, that it is for."""
 DECODING = [subject for subject in subjects("sm_90") if subject.name in ROWS]
-_OF_ONE_ROW = ((2048, 4), (2048, 8), (1536, 8), (1536, 4), (2048, 4), (1536, 4), (1120, 8))
-"""Of cases whose lanes read weights from the tensor a size of K, and waves that share it out."""
+_OF_ONE_ROW = ((2048, 8, 32), (2048, 4, 32), (1536, 8, 16), (1536, 4, 32), (2048, 4, 32), (1536, 4, 32), (1120, 8, 32))
+"""Of cases whose lanes read weights from the tensor a size of K, waves that share it out, and weights of a load."""
 WITH_PRODUCERS = [
     (subject, number)
     for subject in DECODING
@@ -47,12 +47,12 @@ def test_these_are_the_cases() -> None:
 @pytest.mark.parametrize("name", ["linear_i4", "linear_i4_f16"])
 def test_lanes_read_the_weights_of_one_row_from_the_tensor(name: str, number: int) -> None:
     subject = next(one for one in DECODING if one.name == name)
-    k, waves = _OF_ONE_ROW[number]
+    k, waves, elements = _OF_ONE_ROW[number]
     sizes = {"M": 1, "N": 48, "K": k}
     kernel = lower(subject.cases("sm_90")[number].spec, HOPPER)
     assert dict(kernel.waves)["wave_K"] == waves
     loads = [op.result.vector for op in kernel.walk() if op.name == "load" and op["memory"] == "w"]
-    assert {vector.elements for vector in loads} == {32}  # 16 bytes
+    assert {vector.elements for vector in loads} == {elements}
     inputs = subject.inputs(sizes)
     subject.check(inputs, simulated(subject, kernel, HOPPER, subject.complete(sizes), inputs), sizes)
 
