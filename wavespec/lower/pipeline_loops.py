@@ -65,26 +65,12 @@ class PipelineLoops(Pass):
                 raise UnknownLoop(schedule.where_key(), schedule.loop, loops)
         fresh, pipelined, notes = fresh_names(kernel), dict[str, LoopPlan](), list[str]()
 
-        def loaded_ahead(op: Op) -> tuple[Op, ...]:
-            nonlocal kernel
-            loads = loads_of_its_own(kernel, op) if _loads_ahead(kernel, op) else ()
-            if not loads:
-                return (op,)
-            widest = 8 * machine.globals.access_bytes
-            ahead = RegistersAhead(op, kernel.symbol(op["induction"]), loads, fresh, widest_bits=widest)
-            ops = ahead.ops()
-            kernel = kernel.with_symbols(*ahead.symbols)
-            _check_registers(kernel, ops, op.node, machine)
-            return ops
-
         def change(op: Op) -> tuple[Op, ...]:
             nonlocal kernel
             if op.node and _has_staged_branch(kernel, op):
                 notes.append(f"{op.node}: steps do not overlap, because of the branch in them.")
-            if op.get("once"):
+            if op.get("once") or not staged_memories(kernel, op.body.ops):
                 return (op,)
-            if not staged_memories(kernel, op.body.ops):
-                return loaded_ahead(op)
             if op.get("goes_on") is not None and not _is_planned(kernel, op):
                 if _overlaps(kernel, op):
                     notes.append(f"{op.node}: steps do not overlap, because each may be the last.")
@@ -115,6 +101,7 @@ class PipelineLoops(Pass):
             return ops
 
         _check_possible(kernel, machine)
+        kernel = _loaded_ahead(kernel, machine, fresh)
         body = rewrite(kernel.body, change, FOR)
         around = {value.name for op in body for value in op.results}  # steps may no longer need what was made there
         body = without_unused(body, lambda op: op.is_(PURE) and all(value.name in around for value in op.results))
@@ -122,6 +109,24 @@ class PipelineLoops(Pass):
             raise_all(_unused(kernel, frozenset(pipelined), machine))
         notes += [line for plan in pipelined.values() for line in plan.report]
         return replace(kernel, body=body, notes=(*kernel.notes, *notes))
+
+
+def _loaded_ahead(kernel: Kernel, machine: Machine, fresh: Callable[[str], str]) -> Kernel:
+    """The kernel in which steps load what the next ones multiply, where nothing is staged."""
+    symbols = list[Expr]()
+
+    def change(op: Op) -> tuple[Op, ...]:
+        loads = loads_of_its_own(kernel, op) if _loads_ahead(kernel, op) else ()
+        if not loads:
+            return (op,)
+        widest = 8 * machine.globals.access_bytes
+        ahead = RegistersAhead(op, kernel.symbol(op["induction"]), loads, fresh, widest_bits=widest)
+        ops = ahead.ops()
+        symbols.extend(ahead.symbols)
+        _check_registers(kernel, ops, op.node, machine)
+        return ops
+
+    return replace(kernel, body=rewrite(kernel.body, change, FOR)).with_symbols(*symbols)
 
 
 def _has_staged_branch(kernel: Kernel, loop: Op) -> bool:

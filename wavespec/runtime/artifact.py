@@ -225,12 +225,13 @@ class KernelArtifact:
     _first_case: FirstCase = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        conditions = ([one.condition for one in case.conditions] for case in self.cases)
-        object.__setattr__(self, "_first_case", FirstCase(tuple(map(tuple, conditions))))
+        object.__setattr__(
+            self, "_first_case", FirstCase([[a.condition for a in one.conditions] for one in self.cases])
+        )
         dims = [dim.name for dim in self.dims]
         numbers = {*dims, *(scalar.name for scalar in self.scalars if scalar.shapes)}
         kernels = [case.kernel for case in self.cases]
-        sizes = [dim for kernel in kernels for dim in kernel.dims]
+        sizes = [dim for one in kernels for dim in one.dims]
         order = [tensor.output for tensor in self.tensors]
         inputs = {name for tensor in self.inputs for name in tensor.dims}
         ranks = {tensor.name: len(tensor.dims) for tensor in self.tensors}
