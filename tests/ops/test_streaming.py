@@ -98,7 +98,7 @@ def test_machines_are_told(target: str) -> None:
     text = emit(spec(), machines(target)[0]).text
     words = {
         "cpu": ["nontemporal = true"],
-        "sm_90": ["ld.global.nc.L1::no_allocate.v4.b32", "st.global.cs.v4.b32"],
+        "sm_90": ["ld.global.nc.L1::no_allocate.L2::128B.v4.b32", "st.global.cs.v4.b32"],
     }.get(target, [r"buffer.load %\w+, %\w+, %\w+, 2 ", r"buffer.store %\w+, %\w+, %\w+, %\w+, 2 "])
     plain = emit(spec(SPEC, (PLAIN, "")), machines(target)[0]).text
     for word in words:

@@ -33,6 +33,7 @@ from wavespec.runtime import (
 from wavespec.runtime.artifact import Window
 from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.runtime.launch_plan import make_plan
+from wavespec.runtime.size_expr import SizeExpr
 
 _BINARIES = (Binary("x86_64_v4", "vmfb", b"wide", ("avx512f",)), Binary("x86_64", "vmfb", b"plain"))
 _GEMM = replace(
@@ -61,9 +62,32 @@ _ROW = ArtifactCase(
 _CASES = replace(_GEMM, cases=(_ROW, _FEW))
 
 
+_LARGE: SizeExpr = ("mul", ("ceildiv", ("add", "M", 63), 128), ("ceildiv", ("mul", "N", "K"), 256))
+_MANY = replace(
+    _GEMM,
+    cases=tuple(
+        replace(
+            _FEW,
+            conditions=tuple(Assumption(f"{n} tiles", ("le", ("mod", _LARGE, 132), m)) for m in range(n, n + 9)),
+            kernel=replace(_FEW.kernel, grid=(("mod", _LARGE, 132), _LARGE, 1)),
+        )
+        for n in range(12)
+    ),
+)
+"""With expressions that are said over and over."""
+
+
 def in_memory(artifact: KernelArtifact) -> KernelArtifact:
     """The same, with its machine code read."""
     return unpack_artifact(pack_artifact(artifact))
+
+
+def test_a_manifest_names_what_its_expressions_share_and_those_without_such_stay_as_they_were(tmp_path: Path) -> None:
+    text = save_artifact(_MANY, tmp_path)[-1].read_text()
+    assert json.loads(text)["format_version"] == 5
+    assert text.count(json.dumps(["ceildiv", ["add", "M", 63], 128])) == 1
+    assert in_memory(load_artifact(tmp_path / "cpu.json")) == in_memory(_MANY)
+    assert json.loads(save_artifact(_CASES, tmp_path)[-1].read_text())["format_version"] == 4
 
 
 def test_round_trip_with_cases(tmp_path: Path) -> None:

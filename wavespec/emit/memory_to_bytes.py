@@ -14,9 +14,9 @@ from typing import Any
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs, rewrite
+from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, VectorType, attribute_pairs, rewrite
 from wavespec.ir.layout import Arrangement, Digit
-from wavespec.ir.thread_ops import BULK_COPY, CAST, LOAD, STORE
+from wavespec.ir.thread_ops import BULK_COPY, CAST, FOR, LOAD, STORE
 
 _BYTE, _FLAG = DTYPES["u8"], DTYPES["bool"]
 
@@ -57,11 +57,34 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
             return replace(memory, dtype=_BYTE, shape=shape, arrangement=arranged)
         return replace(memory, dtype=_BYTE) if memory.name in flags else memory
 
-    return replace(
-        kernel,
-        memories=tuple(map(of_bytes, kernel.memories)),
-        body=rewrite(kernel.body, change, LOAD | STORE | BULK_COPY),
-    )
+    body = rewrite(kernel.body, change, LOAD | STORE | BULK_COPY)
+    return replace(kernel, memories=tuple(map(of_bytes, kernel.memories)), body=_carried_as_bytes(body))
+
+
+def _carried_as_bytes(body: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Loops whose steps load small elements for the next one carry the bytes that these share: else each of them would
+    be in a register of its own from step to step."""
+    shared = {
+        op.result.name: op for one in body for op in one.walk() if op.name == "unpack" and op["offset"] == const(0)
+    }
+
+    def change(loop: Op) -> tuple[Op, ...]:
+        body, operands, results = loop.body, [*loop.operands], [*loop.results]
+        arguments, yields, unpacked, behind = [*body.arguments], [*body.yields], list[Op](), list[Op]()
+        for at, (given, following) in enumerate(zip(loop.operands, body.yields, strict=True)):
+            if given.name not in shared or following.name not in shared:
+                continue
+            first, later = shared[given.name].operands[0], shared[following.name].operands[0]
+            argument, result = (Value(f"{one.name}.bytes", first.type) for one in (arguments[at], results[at]))
+            unpacked.append(replace(shared[given.name], operands=(argument,), results=(arguments[at],)))
+            behind.append(replace(shared[given.name], operands=(result,), results=(results[at],)))
+            operands[at], yields[at], arguments[at], results[at] = first, later, argument, result
+        if not unpacked:
+            return (loop,)
+        region = Region(tuple(arguments), (*unpacked, *body.ops), tuple(yields))
+        return (replace(loop, operands=tuple(operands), results=tuple(results), region=region), *behind)
+
+    return rewrite(body, change, FOR)
 
 
 def _arranged_in_bytes(arrangement: Arrangement, memory: Memory) -> Arrangement:

@@ -11,14 +11,17 @@ from wavespec.emit.registers import vector_type
 from wavespec.ir.dtype import DType
 
 _WORD_BYTES = 4
+_LINE_PART_BYTES = 16
 
 
 def load_streamed(text: MlirText, pointer: str, dtype: DType, size: int, *, is_read_only: bool) -> str:
-    """What is there, which the first cache does not take."""
+    """What is there, which the first cache does not take; the second one takes the line around 16 bytes, of which
+    other lanes read the rest soon: memory gives a line faster than its parts one by one."""
     words, bits = _words(dtype, size)
     results = [f"${number}" for number in range(words)]
     constant = ".nc" if is_read_only else ""
-    code = f"ld.global{constant}.L1::no_allocate{_type(words, bits)} {_operand(results)}, [${words}];"
+    line = ".L2::128B" if words * _WORD_BYTES == _LINE_PART_BYTES else ""
+    code = f"ld.global{constant}.L1::no_allocate{line}{_type(words, bits)} {_operand(results)}, [${words}];"
     register, type_ = _register(bits)
     # What nobody writes may be read whenever it suits.
     how, clobbered = ("", "") if is_read_only else ("has_side_effects ", ",~{memory}")

@@ -68,6 +68,7 @@ Flag = Literal[
     "expected",
     "fast",
     "fresh",
+    "idle",
     "landed",
     "mapped",
     "of_wave",

@@ -157,10 +157,16 @@ LOAD: Final = _declare(
     "load",
     "-> T x n",
     "`rank`: which workgroup of the cluster has the shared memory; `around`: elements outside of the tensor may be "
-    "read, and are anything",
+    "read, and are anything; `idle`: nobody uses what there is where the mask does not hold",
     Trait.READS_MEMORY,
     results=1,
-    attributes={**_GUARDED, "rank": Attribute(Kind.INTEGER, absent="this one"), "around": _FALSE, "cache": _CACHE},
+    attributes={
+        **_GUARDED,
+        "rank": Attribute(Kind.INTEGER, absent="this one"),
+        "around": _FALSE,
+        "idle": _FALSE,
+        "cache": _CACHE,
+    },
 )
 STORE: Final = _declare(
     "store",

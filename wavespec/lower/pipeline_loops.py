@@ -30,6 +30,7 @@ from wavespec.schedule.loop_plan import LoopPlan
 from wavespec.schedule.modulo_plan import modulo_plan
 from wavespec.schedule.ping_pong import ping_pong_plan
 from wavespec.schedule.prefetch import prefetch_plan, program_plan, words
+from wavespec.schedule.registers_ahead import RegistersAhead, loads_of_its_own
 from wavespec.schedule.software_pipeline import SoftwarePipeline
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -100,6 +101,7 @@ class PipelineLoops(Pass):
             return ops
 
         _check_possible(kernel, machine)
+        kernel = _loaded_ahead(kernel, machine, fresh)
         body = rewrite(kernel.body, change, FOR)
         around = {value.name for op in body for value in op.results}  # steps may no longer need what was made there
         body = without_unused(body, lambda op: op.is_(PURE) and all(value.name in around for value in op.results))
@@ -109,12 +111,37 @@ class PipelineLoops(Pass):
         return replace(kernel, body=body, notes=(*kernel.notes, *notes))
 
 
+def _loaded_ahead(kernel: Kernel, machine: Machine, fresh: Callable[[str], str]) -> Kernel:
+    """The kernel in which steps load what the next ones multiply, where nothing is staged."""
+    symbols = list[Expr]()
+
+    def change(op: Op) -> tuple[Op, ...]:
+        loads = loads_of_its_own(kernel, op) if _loads_ahead(kernel, op) else ()
+        if not loads:
+            return (op,)
+        widest = 8 * machine.globals.access_bytes
+        ahead = RegistersAhead(op, kernel.symbol(op["induction"]), loads, fresh, widest_bits=widest)
+        ops = ahead.ops()
+        symbols.extend(ahead.symbols)
+        _check_registers(kernel, ops, op.node, machine)
+        return ops
+
+    return replace(kernel, body=rewrite(kernel.body, change, FOR)).with_symbols(*symbols)
+
+
 def _has_staged_branch(kernel: Kernel, loop: Op) -> bool:
     """Whether steps that were meant to overlap stage tiles, or use them, in a branch."""
     branches = (op for op in loop.body.ops if op.get("once"))
     return _overlaps(kernel, loop) and any(
         op.get("memory") and kernel.memory(op["memory"]).space == "shared" for one in branches for op in one.walk()
     )
+
+
+def _loads_ahead(kernel: Kernel, loop: Op) -> bool:
+    """Whether the schedule wants steps to overlap of which nothing is staged, and says no more than that."""
+    plan = kernel.distribution.schedule_of(loop.node)
+    says_more = plan.auto or plan.nodes or plan.clusters
+    return plan.stages > 1 and not says_more and not any(memory.staged for memory in kernel.memories)
 
 
 def _overlaps(kernel: Kernel, loop: Op) -> bool:
@@ -239,6 +266,8 @@ def _check_possible(kernel: Kernel, machine: Machine) -> None:
         raise StagesNotPossible(where, stages, f"{machine.variant} has none", "Leave out the stages for this target.")
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
     names = {memory.name for memory in staged if memory.staged}
+    if any(_loads_ahead(kernel, op) and loads_of_its_own(kernel, op) for op in kernel.walk() if op.is_(FOR)):
+        return
     if not staged:
         raise StagesNotPossible(where, stages, "no tensor is staged", "Mark the operands with 'space: shared'.")
     ways = {op.name for op in kernel.walk() if op.is_(LANES_FILL) and op["memory"] in names}

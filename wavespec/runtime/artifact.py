@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from wavespec.ir.dtype import DTYPES
@@ -15,6 +15,7 @@ from wavespec.ir.strided import (
     with_dense_strides,
 )
 from wavespec.runtime.code import Binary
+from wavespec.runtime.first_case import FirstCase
 from wavespec.runtime.scalars import SCALAR_WORDS, ScalarParameter, words_of
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
 
@@ -221,12 +222,16 @@ class KernelArtifact:
     steps: tuple[KernelArtifact, ...] = ()
     work: SizeExpr = 0
     """Of a kernel for a CPU, the instructions of a call, were each for one element; 0 where nobody counted them."""
+    _first_case: FirstCase = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "_first_case", FirstCase([[a.condition for a in one.conditions] for one in self.cases])
+        )
         dims = [dim.name for dim in self.dims]
         numbers = {*dims, *(scalar.name for scalar in self.scalars if scalar.shapes)}
         kernels = [case.kernel for case in self.cases]
-        sizes = [dim for kernel in kernels for dim in kernel.dims]
+        sizes = [dim for one in kernels for dim in one.dims]
         order = [tensor.output for tensor in self.tensors]
         inputs = {name for tensor in self.inputs for name in tensor.dims}
         ranks = {tensor.name: len(tensor.dims) for tensor in self.tensors}
@@ -364,8 +369,7 @@ class KernelArtifact:
 
     def member_for(self, sizes: Mapping[str, int]) -> int:
         """Index in `members` of the kernel for a call whose dims have `sizes`."""
-        holds = (all(condition.holds(sizes) for condition in case.conditions) for case in self.cases)
-        return next((index for index, taken in enumerate(holds) if taken), len(self.cases))
+        return self._first_case(sizes)
 
     def following(self) -> dict[str, SizeExpr]:
         """The dims that follow from others, each behind those, and what they are; without any that follow from
@@ -399,7 +403,7 @@ class KernelArtifact:
             *(size for one in self.tensor_maps for size in (*one.view, *(window.count for window in one.windows))),
             *(a.condition for a in (*self.assumptions, *conditions)),
         )
-        return frozenset[str]().union(*map(names_in, expressions))
+        return names_in(*expressions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 from wavespec.ir.strided import offset_of, span_elements, stride_of
 from wavespec.runtime.artifact import DTYPE_BYTES, KernelArtifact, TensorParameter
 from wavespec.runtime.checks import LARGEST_SIZE
-from wavespec.runtime.size_expr import evaluate
+from wavespec.runtime.size_expr import evaluate, evaluate_all
 
 _SOME_WORK: Final = 16
 """Of a place of all dims, where nobody counted."""
@@ -73,7 +73,7 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
 
 def _plan(taken: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
     strided = [(tensor, tensor.is_strided) for tensor in taken.tensors] if taken.numbers else []
-    x, y, z = (evaluate(expression, sizes) for expression in taken.grid)
+    x, y, z, work, *scratch_bytes = evaluate_all((*taken.grid, taken.work, *taken.scratch_bytes), sizes)
     return LaunchPlan(
         sizes=dict(sizes),
         constants=(
@@ -83,8 +83,8 @@ def _plan(taken: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
         shapes=tuple(parameter.shape(sizes) for parameter in taken.tensors),
         grid=(x, y, z),
         workgroups=x * y * z,
-        work=evaluate(taken.work, sizes) or _SOME_WORK * prod(sizes[dim.name] for dim in taken.dims),
-        scratch_bytes=tuple(evaluate(expression, sizes) for expression in taken.scratch_bytes),
+        work=work or _SOME_WORK * prod(sizes[dim.name] for dim in taken.dims),
+        scratch_bytes=tuple(scratch_bytes),
         starts=tuple(sizes[offset_of(t.name)] * DTYPE_BYTES[t.dtype] if is_one else 0 for t, is_one in strided),
         strides=tuple(_strides(tensor, sizes) if is_one else () for tensor, is_one in strided),
     )

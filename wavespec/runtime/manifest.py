@@ -34,10 +34,13 @@ from wavespec.runtime.json_text import json_text
 from wavespec.runtime.manifest_fields import check_fields
 from wavespec.runtime.number_expr import number_from_json
 from wavespec.runtime.scalars import ScalarParameter
+from wavespec.runtime.shared_expr import TABLE, with_shared, without_shared
 from wavespec.runtime.size_expr import from_json
 
 FORMAT_VERSION: Final = 4
 """Raised whenever a manifest of an older version would be misread."""
+_WITH_TABLE: Final = 5
+"""Of a manifest that names expressions of a table."""
 
 _MAGIC = b"WSKERNEL"
 _MOST_MANIFEST_BYTES = 1 << 24
@@ -69,6 +72,8 @@ def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
             for case in artifact.cases
         ],
     }
+    record = with_shared(record)
+    record |= {"format_version": _WITH_TABLE} if TABLE in record else {}
     return {**record, "sha256": _manifest_sha256(record)}
 
 
@@ -260,11 +265,15 @@ def _checked_record(text: bytes) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError("not a manifest")
     record = cast(dict[str, Any], values)
-    if record.get("format_version") != FORMAT_VERSION:
-        found = record.get("format_version")
-        raise ValueError(f"format version {found!r:.40}, expected {FORMAT_VERSION}; build it again")
+    found = record.get("format_version")
+    if found != (expected := _WITH_TABLE if TABLE in record else FORMAT_VERSION):
+        raise ValueError(f"format version {found!r:.40}, expected {expected}; build it again")
     if record.pop("sha256", None) != _manifest_sha256(record):
         raise ValueError("it was changed since it was built; build it again")
+    try:
+        record = without_shared(record)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     check_fields(record)
     return record
 

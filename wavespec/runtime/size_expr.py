@@ -10,7 +10,7 @@ An expression is an integer, a dim name, or `(op, left, right)`:
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 SizeExpr = int | str | tuple[str, "SizeExpr", "SizeExpr"]
@@ -74,6 +74,23 @@ def evaluate(expression: SizeExpr, sizes: Mapping[str, int]) -> int:
     return int(OPERATIONS[operation](evaluate(left, sizes), evaluate(right, sizes)))
 
 
+def evaluate_all(expressions: Iterable[SizeExpr], sizes: Mapping[str, int]) -> list[int]:
+    """Values of `expressions`, as `evaluate` has them; a part that several of them share is computed once."""
+    known = dict[int, int]()
+
+    def value(expression: SizeExpr) -> int:
+        if isinstance(expression, int):
+            return expression
+        if isinstance(expression, str):
+            return sizes[expression]
+        if (found := known.get(id(expression))) is None:
+            operation, left, right = expression
+            found = known[id(expression)] = int(OPERATIONS[operation](value(left), value(right)))
+        return found
+
+    return [value(expression) for expression in expressions]
+
+
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 
 
@@ -87,13 +104,17 @@ def as_text(expression: SizeExpr) -> str:
     return f"{operation}({', '.join(map(as_text, operands))})" if sign is None else f"{texts[0]} {sign} {texts[1]}"
 
 
-def names_in(expression: SizeExpr) -> frozenset[str]:
-    """Every dim name that `expression` reads."""
-    if isinstance(expression, int):
-        return frozenset()
-    if isinstance(expression, str):
-        return frozenset((expression,))
-    return names_in(expression[1]) | names_in(expression[2])
+def names_in(*expressions: SizeExpr) -> frozenset[str]:
+    """Every dim name that some of `expressions` read; a part that several of them share is looked at once."""
+    names, left, seen = set[str](), [*expressions], set[int]()
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            names.add(one)
+        elif isinstance(one, tuple) and id(one) not in seen:
+            seen.add(id(one))
+            left += one[1:]
+    return frozenset(names)
 
 
 def with_expression(expression: SizeExpr, name: str, value: SizeExpr) -> SizeExpr:
@@ -108,10 +129,13 @@ def with_expression(expression: SizeExpr, name: str, value: SizeExpr) -> SizeExp
 
 
 def from_json(value: Any, depth: int = 0) -> SizeExpr:
-    """The expression that JSON lists, names and integers stand for; anything else is a `ValueError`."""
-    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    if not isinstance(value, list | tuple) or depth > _DEEPEST:
+    """The expression that JSON lists, names and integers stand for; anything else is a `ValueError`.
+
+    A tuple, which JSON has not, is an expression that was read before.
+    """
+    if isinstance(value, str | tuple) or (isinstance(value, int) and not isinstance(value, bool)):
+        return cast(SizeExpr, value)
+    if not isinstance(value, list) or depth > _DEEPEST:
         raise ValueError(f"{_EXPECTED}; got {value!r:.80}.")
     parts = cast("Sequence[Any]", value)
     if len(parts) != 3 or not isinstance(parts[0], str) or parts[0] not in OPERATIONS:

@@ -1,0 +1,106 @@
+"""Conditions of cases go in; the first case whose conditions all hold for given sizes comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+from wavespec.runtime.size_expr import OPERATIONS, SizeExpr
+
+_Step = tuple[Callable[[int, int], int], int, int]
+"""An operation, and the places of the values that it takes."""
+
+
+class FirstCase:
+    """The index of the first case that a call belongs to, or how many there are.
+
+    Cases compare the same times of tiles over and over: a part that is equal in several conditions is computed once.
+    As trees, the conditions of a case for many rows took up to a millisecond.
+
+    Args:
+        cases: of each case all conditions, which have to be nonzero.  One that divides by 0, or without a whole
+            quotient where there has to be one, does not hold.
+    """
+
+    __slots__ = ("_cases", "_program")
+
+    def __init__(self, cases: Sequence[Sequence[SizeExpr]]) -> None:
+        self._cases: Sequence[Sequence[SizeExpr]] = cases
+        self._program: _Program | None = None
+
+    def __call__(self, sizes: Mapping[str, int]) -> int:
+        """Raises: `KeyError` where a condition names a dim without a size."""
+        program = self._program
+        if program is None:
+            program = self._program = _written_out(self._cases)
+        values: list[Any] = [*(sizes[name] for name in program.names), *program.numbers]
+        done = 0
+        for index, conditions in enumerate(program.cases):
+            for place, steps in conditions:
+                for operation, left, right in program.steps[done:steps]:
+                    try:
+                        values.append(operation(values[left], values[right]))
+                    except ArithmeticError:
+                        values.append(_NO_VALUE)
+                done = max(done, steps)
+                if values[place] is _NO_VALUE or not values[place]:
+                    break
+            else:
+                return index
+        return len(program.cases)
+
+
+class _Program(NamedTuple):
+    """Values are those of names, then numbers, then steps in order."""
+
+    names: tuple[str, ...]
+    numbers: tuple[int, ...]
+    steps: tuple[_Step, ...]
+    cases: tuple[tuple[tuple[int, int], ...], ...]
+    """Of each condition the place of its value, and how many steps that takes."""
+
+
+def _written_out(cases: Sequence[Sequence[SizeExpr]]) -> _Program:
+    leaves, steps = dict[int | str, int](), list[tuple[str, object, object]]()
+    numbers, keys = dict[tuple[str, object, object], int](), dict[int, object]()
+
+    def key(expression: SizeExpr) -> object:
+        """A leaf, or the number of a step in a list of its own, which no leaf equals."""
+        if not isinstance(expression, tuple):
+            leaves.setdefault(expression, len(leaves))
+            return expression
+        if (known := keys.get(id(expression))) is None:
+            operation, left, right = expression
+            parts = (operation, key(left), key(right))
+            if parts not in numbers:
+                numbers[parts] = len(steps)
+                steps.append(parts)
+            known = keys[id(expression)] = (numbers[parts],)
+        return known
+
+    found = [[(key(one), len(steps)) for one in conditions] for conditions in cases]
+    names = [leaf for leaf in leaves if isinstance(leaf, str)]
+    constants = [leaf for leaf in leaves if isinstance(leaf, int)]
+    places: dict[object, int] = {leaf: place for place, leaf in enumerate((*names, *constants))}
+    places |= {(number,): len(leaves) + number for number in range(len(steps))}
+    return _Program(
+        tuple(names),
+        tuple(constants),
+        tuple((OPERATIONS[operation], places[left], places[right]) for operation, left, right in steps),
+        tuple(tuple((places[one], count) for one, count in conditions) for conditions in found),
+    )
+
+
+class _NoValue:
+    """Of a division without a result, as is everything computed of it; no number, so that numbers ask it."""
+
+    def _none(self, *_: object) -> NoReturn:
+        raise ArithmeticError
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _none
+    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = __rdivmod__ = __neg__ = _none
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _none
+    __hash__ = object.__hash__
+
+
+_NO_VALUE: Final = _NoValue()
