@@ -205,8 +205,8 @@ class _Plan:
     def _takes(self, entry: _Entry, limits: _Entry) -> bool:
         """Whether the schedule of an entry goes with its tiles. Waves only copy where what is joined has room in the
         rows that multiply together, and with products behind a loop of one product where these are those of the
-        matrix unit. Workgroups share out steps without products where lanes have room for all that the entry says, which
-        they carry to the end."""
+        matrix unit. Workgroups share out steps without products where lanes have room for all that the entry says,
+        which they carry to the end."""
         named = has_producers(entry) or entry.get("mma")
         if named and not self._tiles(entry, limits).have_room:
             return False
