@@ -68,6 +68,8 @@ def can_load_ahead(kernel: Kernel) -> bool:
 
 def registers_of_lane(kernel: Kernel, machine: Machine) -> int:
     """Of a lane, with as many workgroups on a processor as the schedule says; its parts share out their waves."""
+    if kernel.launched is not None:
+        return kernel.distribution.registers
     parts = machine.resources.parts if machine.resources else 1
     waves = -(-kernel.threads // kernel.lanes * kernel.distribution.resident // parts)
     return machine.registers_of(waves * parts * kernel.lanes) // machine.register_step * machine.register_step

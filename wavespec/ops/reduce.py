@@ -101,7 +101,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
     lanes, counts = context.kernel.lanes, dict(context.kernel.waves)
     are_alike = all("lane" not in base.symbols for _, base in result.tile.layout.base)
-    if are_alike and not far and len(waves) == 1 and _FEW_WAVES < counts[waves[0]] <= lanes:
+    is_many = context.kernel.launched is not None or any(counts[wave] > _FEW_WAVES for wave in waves)
+    if are_alike and not far and len(waves) == 1 and is_many and counts[waves[0]] <= lanes:
         joined = _by_lanes(context, joined, waves[0], function, op.node or result.name)
     elif waves or far:
         joined = _waves(context, joined, waves, far, function, op.node or result.name)
@@ -238,14 +239,17 @@ def _waves(
 
 
 def _by_lanes(context: ThreadContext, values: Sequence[Value], wave: str, function: str, hint: str) -> list[Value]:
-    """The same of many waves whose lanes are alike: each lane reads what one wave has, and lanes join that."""
+    """The same of many waves whose lanes are alike: each lane reads what one wave has, and lanes join that.  What a
+    wave has that is not launched is left out."""
     build, count = context.build, dict(context.kernel.waves)[wave]
+    launched = context.kernel.launched
     bits = (count - 1).bit_length()
     joined: list[Value] = []
     for part in part_of_each_lane(context, values, wave, hint):
-        if count < 1 << bits:
+        if count < 1 << bits or launched is not None:
             place = context.kernel.symbol("lane") % (1 << bits)
-            part = build.pad(part, place, 0, const(count), identity(function, part.vector.dtype))
+            limit = const(count) if launched is None else launched
+            part = build.pad(part, place, 0, limit, identity(function, part.vector.dtype))
         for bit in range(bits):
             part = build.elementwise(function, part, build.shuffle(part, 1 << bit), hint=hint)
         joined.append(part)

@@ -1,0 +1,43 @@
+"""Workgroups that run on one processor at the same time: how many, and what each has of shared memory."""
+
+from __future__ import annotations
+
+from wavespec.ir.expr import Expr, const, maximum
+from wavespec.ir.kernel import Kernel
+from wavespec.ops.staged_writes import shared_bytes_of_all
+from wavespec.targets.machine import Machine
+
+_WAVES_OF_ONE = 4
+"""Launches with as many waves in a workgroup, or more, have room for all that lanes keep in shared memory."""
+_BYTES_OF_WORKGROUP = 2048
+"""Of shared memory, beside what lanes have of their own: signals, sums, and what a launch takes for itself."""
+
+
+def waves_together(kernel: Kernel, machine: Machine) -> int:
+    """Waves that a processor has registers for, where launches differ in how many of them a workgroup has."""
+    return machine.register_file // (kernel.distribution.registers * kernel.lanes)
+
+
+def resident_of(kernel: Kernel, machine: Machine) -> Expr:
+    """Workgroups on a processor, by the sizes of a call where these say how many waves a workgroup has."""
+    if kernel.launched is None:
+        return const(kernel.distribution.resident)
+    return maximum(const(waves_together(kernel, machine)) // kernel.launched, 1)
+
+
+def resident_of_each(kernel: Kernel, machine: Machine) -> tuple[int, ...]:
+    """All numbers that `resident_of` may come to."""
+    if kernel.launched is None:
+        return (kernel.distribution.resident,)
+    return tuple(max(1, waves_together(kernel, machine) // waves) for waves in range(1, kernel.wave_count + 1))
+
+
+def shared_bytes_left(kernel: Kernel, machine: Machine) -> int:
+    """What a workgroup with all of its waves has left of its share of a processor's shared memory."""
+    taken = shared_bytes_of_all(kernel.memories)
+    if kernel.launched is None:
+        return machine.shared.bytes // kernel.distribution.resident - taken
+    waves = waves_together(kernel, machine)
+    own = sum(memory.bytes_of(memory.elements.value) for memory in kernel.memories if memory.own)
+    of_wave = (machine.shared.bytes - waves // _WAVES_OF_ONE * _BYTES_OF_WORKGROUP) // max(waves, kernel.wave_count)
+    return of_wave * kernel.wave_count - own
