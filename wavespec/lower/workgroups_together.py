@@ -14,8 +14,10 @@ _BYTES_OF_WORKGROUP = 2048
 
 
 def waves_together(kernel: Kernel, machine: Machine) -> int:
-    """Waves that a processor has registers for, where launches differ in how many of them a workgroup has."""
-    return machine.register_file // (kernel.distribution.registers * kernel.lanes)
+    """Waves that a processor has registers for, where launches differ in how many of them a workgroup has; each of its
+    parts has a share of the registers, which holds whole waves."""
+    parts = machine.resources.parts if machine.resources else 1
+    return machine.register_file // parts // (kernel.distribution.registers * kernel.lanes) * parts
 
 
 def resident_of(kernel: Kernel, machine: Machine) -> Expr:

@@ -39,11 +39,11 @@ def parts_of_waves(
 
 def part_of_each_lane(context: ThreadContext, values: Sequence[Value], wave: str, hint: str) -> list[Value]:
     """Each wave lays down its values; for every value what the wave has whose number along the symbol ``wave`` is that
-    of the lane, modulo a power of two: lanes beyond the last wave have what that has."""
+    of the lane, modulo a power of two: lanes beyond the last wave that is launched have what that has."""
     build, kernel = context.build, context.kernel
     name, place = _laid_down(context, values, hint)
     count, lane = dict(kernel.waves)[wave], kernel.symbol("lane")
-    other = minimum(lane % (1 << (count - 1).bit_length()), count - 1)
+    other = minimum(lane % (1 << (count - 1).bit_length()), (const(count) if kernel.launched is None else kernel.launched) - 1)
     at = kernel.wave_number.substitute({wave: other})
     return [
         build.load(name, value.vector.dtype, value.vector.elements, place(at, lane, number), hint=hint)
