@@ -73,7 +73,9 @@ def plan(workgroups: str, columns: int, *changes: tuple[str, str]) -> LaunchPlan
     return make_plan(module.interface, {"M": 1000, "N": columns})
 
 
-@pytest.mark.parametrize("workgroups", [ALONE, SHARED, f"persistent: true, count: 2, {ALONE}", f"persistent: true, count: 1, {SHARED}"])
+@pytest.mark.parametrize(
+    "workgroups", [ALONE, SHARED, f"persistent: true, count: 2, {ALONE}", f"persistent: true, count: 1, {SHARED}"]
+)
 @pytest.mark.parametrize("columns", [4, 128, 132, 1000, 1024])
 def test_rows_are_right_whatever_is_launched(workgroups: str, columns: int) -> None:
     """The simulator runs the waves of the launch alone, and finds what is read that nobody wrote."""
@@ -93,9 +95,7 @@ def _check(kernel: Kernel, columns: int, order: Order = "forward") -> None:
     x, weight = (numbers.integers(-9, 10, shape).astype(np.float32) for shape in ((5, columns), columns))
     report = simulate(kernel, NVIDIA, {"x": x, "weight": weight}, {"M": 5, "N": columns}, order=order)
     assert not report.findings
-    np.testing.assert_array_equal(
-        report.tensors["y"], (x - x.max(1, keepdims=True)) * weight + x.sum(1, keepdims=True)
-    )
+    np.testing.assert_array_equal(report.tensors["y"], (x - x.max(1, keepdims=True)) * weight + x.sum(1, keepdims=True))
 
 
 def test_a_wave_too_few_leaves_results_out() -> None:

@@ -156,8 +156,8 @@ def _staying(kernel: Kernel, machine: Machine, together: int) -> Expr:
 def _dealt(kernel: Kernel, own: Expr, workers: Expr, staying: Expr, turn: Expr, named: Mapping[str, Expr]) -> Walk:
     """Tiles that are dealt out by formulas of the round.
 
-    Where workgroups load ahead, theirs are as far apart as there are places for workgroups, not tiles: what places have in
-    common in all rounds is seen then.  With fewer workgroups each has one tile.
+    Where workgroups load ahead, theirs are as far apart as there are places for workgroups, not tiles: what places have
+    in common in all rounds is seen then.  With fewer workgroups each has one tile.
     """
     count = symbol("tiles", 0, MOST_TILES)
     ordered = {f"wg{split.axis}" for split in kernel.distribution.workgroup if split.order is not None}

@@ -43,7 +43,9 @@ def part_of_each_lane(context: ThreadContext, values: Sequence[Value], wave: str
     build, kernel = context.build, context.kernel
     name, place = _laid_down(context, values, hint)
     count, lane = dict(kernel.waves)[wave], kernel.symbol("lane")
-    other = minimum(lane % (1 << (count - 1).bit_length()), (const(count) if kernel.launched is None else kernel.launched) - 1)
+    other = minimum(
+        lane % (1 << (count - 1).bit_length()), (const(count) if kernel.launched is None else kernel.launched) - 1
+    )
     at = kernel.wave_number.substitute({wave: other})
     return [
         build.load(name, value.vector.dtype, value.vector.elements, place(at, lane, number), hint=hint)

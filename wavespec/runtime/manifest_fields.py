@@ -106,7 +106,12 @@ _LAUNCH: dict[str, _Field] = {
         )
     ),
 }
-_UNSET: dict[str, _Field] = {"unlaunched_bytes": _Expression, "unset_scratch": _Number(1), "waits": bool, "work": _Expression}
+_UNSET: dict[str, _Field] = {
+    "unlaunched_bytes": _Expression,
+    "unset_scratch": _Number(1),
+    "waits": bool,
+    "work": _Expression,
+}
 _DIM_OR_SIZE = object
 _SCALARS = _Rows(
     _record(
