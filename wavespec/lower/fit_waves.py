@@ -12,6 +12,7 @@ from wavespec.ir.names import wave_name
 from wavespec.ir.tile_ops import CAST, ELEMENTWISE, INDEX, ITERATE, JOIN, READ, REDUCE, REGISTER, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.tile_properties import tiles_are_placed, tiles_have_extents
+from wavespec.lower.workgroups_together import waves_together
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 
@@ -61,6 +62,15 @@ def _obstacles(kernel: Kernel, split: Split | None, machine: Machine) -> Iterato
     if split is None or kernel.producers or any(_has(op, split.dim) and not op.is_(_KNOWN) for op in kernel.walk()):
         yield "that takes waves which share out one dim of a loop, and reductions along it", leave_out
         return
+    rows = [op.operands[0].tile for op in kernel.walk() if op.is_(REDUCE) and op["dim"] == split.dim]
+    if any(
+        extent > 1 for tile in rows for dim, extent in zip(tile.dims, tile.extents, strict=True) if dim != split.dim
+    ):
+        yield f"a wave has several rows along '{split.dim}'", "Use tiles of one row."
+    if kernel.distribution.registers and waves_together(kernel, machine) < kernel.wave_count:
+        room = waves_together(kernel, machine)
+        why = f"{kernel.distribution.registers} registers of a lane leave room for {room} waves"
+        yield why, "Use fewer 'registers', or a smaller tile."
     if not kernel.distribution.registers:
         yield "the registers of a lane say how many workgroups a processor has room for", "Add 'registers'."
     high = kernel.size(split.dim).high

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from wavespec.ir.expr import Expr, const, maximum
 from wavespec.ir.kernel import Kernel
-from wavespec.ops.staged_writes import shared_bytes_of_all
+from wavespec.ops.staged_writes import shared_bytes, shared_bytes_of_all
 from wavespec.targets.machine import Machine
 
-_WAVES_OF_ONE = 4
-"""Launches with as many waves in a workgroup, or more, have room for all that lanes keep in shared memory."""
-_BYTES_OF_WORKGROUP = 2048
-"""Of shared memory, beside what lanes have of their own: signals, sums, and what a launch takes for itself."""
+_ALIGNMENT_BYTES = 1024
+"""Of shared memories, at most; a launch takes as many for itself, too."""
 
 
 def waves_together(kernel: Kernel, machine: Machine) -> int:
@@ -40,6 +38,11 @@ def shared_bytes_left(kernel: Kernel, machine: Machine) -> int:
     if kernel.launched is None:
         return machine.shared.bytes // kernel.distribution.resident - taken
     waves = waves_together(kernel, machine)
-    own = sum(memory.bytes_of(memory.elements.value) for memory in kernel.memories if memory.own)
-    of_wave = (machine.shared.bytes - waves // _WAVES_OF_ONE * _BYTES_OF_WORKGROUP) // max(waves, kernel.wave_count)
-    return of_wave * kernel.wave_count - own
+    others = [memory for memory in kernel.memories if memory.space == "shared" and not memory.own]
+    beside = sum(-(-shared_bytes(memory) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for memory in others)
+    beside += 2 * _ALIGNMENT_BYTES  # signals, and what the launch takes
+    # A workgroup of one wave, of which there are very many, is left out: its rows are short.
+    counts = range(min(2, kernel.wave_count), kernel.wave_count + 1)
+    room = min((machine.shared.bytes // max(1, waves // count) - beside) // count for count in counts)
+    own = sum(shared_bytes(memory) for memory in kernel.memories if memory.own)
+    return room * kernel.wave_count - own

@@ -16,7 +16,7 @@ from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
 from wavespec.ops.parts_of_cluster import parts_of_cluster
-from wavespec.ops.parts_of_waves import part_of_each_lane, parts_of_waves
+from wavespec.ops.parts_of_waves import part_of_each_lane, parts_of_launched, parts_of_waves
 from wavespec.schema.ops.reduce import Reduce
 
 if TYPE_CHECKING:
@@ -101,8 +101,12 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
     lanes, counts = context.kernel.lanes, dict(context.kernel.waves)
     are_alike = all("lane" not in base.symbols for _, base in result.tile.layout.base)
-    is_many = context.kernel.launched is not None or any(counts[wave] > _FEW_WAVES for wave in waves)
-    if are_alike and not far and len(waves) == 1 and is_many and counts[waves[0]] <= lanes:
+    is_one = are_alike and not far and len(waves) == 1 and counts[waves[0]] <= lanes
+    if is_one and context.kernel.launched is not None and all(one.vector.elements == 1 for one in joined):
+        nothing = identity(op["function"], compute)
+        parts = parts_of_launched(context, joined, function, nothing, op.node or result.name)
+        joined = [in_pairs(build, function, own, op.node or result.name) for own in parts]
+    elif is_one and counts[waves[0]] > _FEW_WAVES:
         joined = _by_lanes(context, joined, waves[0], function, op.node or result.name)
     elif waves or far:
         joined = _waves(context, joined, waves, far, function, op.node or result.name)
@@ -239,17 +243,14 @@ def _waves(
 
 
 def _by_lanes(context: ThreadContext, values: Sequence[Value], wave: str, function: str, hint: str) -> list[Value]:
-    """The same of many waves whose lanes are alike: each lane reads what one wave has, and lanes join that.  What a
-    wave has that is not launched is left out."""
+    """The same of many waves whose lanes are alike: each lane reads what one wave has, and lanes join that."""
     build, count = context.build, dict(context.kernel.waves)[wave]
-    launched = context.kernel.launched
     bits = (count - 1).bit_length()
     joined: list[Value] = []
     for part in part_of_each_lane(context, values, wave, hint):
-        if count < 1 << bits or launched is not None:
+        if count < 1 << bits:
             place = context.kernel.symbol("lane") % (1 << bits)
-            limit = const(count) if launched is None else launched
-            part = build.pad(part, place, 0, limit, identity(function, part.vector.dtype))
+            part = build.pad(part, place, 0, const(count), identity(function, part.vector.dtype))
         for bit in range(bits):
             part = build.elementwise(function, part, build.shuffle(part, 1 << bit), hint=hint)
         joined.append(part)
