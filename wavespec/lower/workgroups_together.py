@@ -11,6 +11,10 @@ _ALIGNMENT_BYTES = 1024
 """Of shared memories, at most; a launch takes as many for itself, too."""
 
 
+_MANY_WAVES = 4
+"""Of a workgroup, for whose launches the memory that lanes have of their own is cut to size."""
+
+
 def waves_together(kernel: Kernel, machine: Machine) -> int:
     """Waves that a processor has registers for, where launches differ in how many of them a workgroup has; each of its
     parts has a share of the registers, which holds whole waves."""
@@ -41,8 +45,8 @@ def shared_bytes_left(kernel: Kernel, machine: Machine) -> int:
     others = [memory for memory in kernel.memories if memory.space == "shared" and not memory.own]
     beside = sum(-(-shared_bytes(memory) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for memory in others)
     beside += 2 * _ALIGNMENT_BYTES  # signals, and what the launch takes
-    # A workgroup of one wave, of which there are very many, is left out: its rows are short.
-    counts = range(min(2, kernel.wave_count), kernel.wave_count + 1)
+    # Workgroups of few waves, of which there are very many, are left out: their rows are short.
+    counts = range(min(_MANY_WAVES, kernel.wave_count), kernel.wave_count + 1)
     room = min((machine.shared.bytes // max(1, waves // count) - beside) // count for count in counts)
     own = sum(shared_bytes(memory) for memory in kernel.memories if memory.own)
     return room * kernel.wave_count - own
