@@ -70,12 +70,12 @@ def test_loads_move_as_far_as_there_are_registers() -> None:
 
 
 def test_what_lanes_have_no_registers_for_waits_in_shared_memory() -> None:
-    """6 times 4 numbers are 48 registers of 44; a lane finds its own copies, and nobody meets."""
+    """6 times 4 numbers are 48 registers of 44; a lane finds its own copies, and nobody meets. What a wave has lies together."""
     text = STAYING.after(LoadAhead(), NVIDIA, wide(6, 4))
     before, _, inside = text.partition("induction")
     assert before.count("copy_async {") == inside.count("copy_async {") == 7 and loads(text) == (0, 7)
     assert inside.index("async_wait") < inside.index("%x0 = load") < inside.index("copy_async") < inside.index("store")
-    assert 'memory = "z.ahead", offset = [lane*4 + wave*128 + 4096]' in inside
+    assert 'memory = "z.ahead", offset = [lane*4 + wave*768 + 128]' in inside
     assert text.rstrip().endswith("async_wait {pending = 0}"), "no copy is under way when the workgroup ends"
     memories = LoadAhead()(STAYING.kernel(wide(6, 4)), NVIDIA).memories
     assert [(one.name, one.own, one.elements.value) for one in memories[-2:]] == [

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kernels import SPECS, Subject, subjects
 from tests.sim.plan_variations import simulated
-from wavespec.ir.kernel import Kernel
+from wavespec.lower.workgroups_together import resident_of
 from wavespec.pipeline import lower
 from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
 from wavespec.schema.families.load_family import loads_family
@@ -58,6 +58,12 @@ STAYING = [
 """Kernels whose workgroups stay with most of a tile's columns; in f16 they differ in how they round."""
 
 
+def _resident(case: TargetCase, columns: int) -> int:
+    """Workgroups on a processor, which may follow from how many waves a row needs."""
+    resident = resident_of(lower(case.spec, HOPPER, after="fit-waves"), HOPPER)
+    return int(resident.evaluate({"N": columns}))
+
+
 def _few(stays: bool, resident: int) -> Machine:
     """A machine on which workgroups that stay have several rows, and as many of them as all of its places: 8, whose rows
     start as far beside an access in every round."""
@@ -77,8 +83,9 @@ def _is_split(subject: Subject, number: int) -> bool:
     return lower(subject.cases("sm_90")[number].spec, HOPPER, after="assign-tiles").cluster > 1
 
 
-def _columns(case: TargetCase, kernel: Kernel) -> int:
+def _columns(case: TargetCase) -> int:
     """Few, of whole vectors where the case is for these: of rows that cases before leave to this one, the shortest."""
+    kernel = lower(case.spec, HOPPER, after="assign-tiles")
     (least,) = (known.low or 0 for known in kernel.symbols if known.args[0] == "N")
     is_whole = "op='%'" in str(case.when)
     return max(504, -(-least // 8) * 8) if is_whole else max(501, least | 1)
@@ -90,13 +97,12 @@ def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> No
     case = _cases_of_any_rows(subject.file)[subject.name][number]
     if subject.file == "sum_dim":
         case = subject.cases("sm_90")[number]
-    resident = lower(case.spec, HOPPER, after="assign-tiles").distribution.resident
-    machine = _few(_stays(case), resident)
-    kernel = lower(case.spec, machine)
-    if subject.file == "sum_dim":
         sizes = next(one for one in SUMS if case_for_sizes((case, TargetCase((), case.spec)), one) is case)
     else:
-        sizes = {"M": 2, "N": _columns(case, kernel)}
+        sizes = {"M": 2, "N": _columns(case)}
+    resident = _resident(case, sizes["N"])
+    machine = _few(_stays(case), resident)
+    kernel = lower(case.spec, machine)
     if _stays(case):
         sizes["M"] = machine.processors * resident + 1
     inputs = subject.inputs(sizes)
@@ -110,9 +116,10 @@ def test_workgroups_that_stay_have_several_rows(subject: Subject, columns: int) 
     for many rows, which is left out."""
     few = replace(HOPPER, processors=1, clusters=dict.fromkeys(HOPPER.clusters, 1))
     number = subject.case("sm_90", {"M": 4096, "N": columns})
-    kernel = lower(_cases_of_any_rows(subject.file)[subject.name][number].spec, few)
+    case = _cases_of_any_rows(subject.file)[subject.name][number]
+    kernel = lower(case.spec, few)
     assert kernel.distribution.persistent
-    sizes = {"M": 2 * kernel.distribution.resident + 1, "N": columns}
+    sizes = {"M": 2 * _resident(case, columns) + 1, "N": columns}
     inputs = subject.inputs(sizes)
     subject.check(inputs, simulated(subject, kernel, few, subject.complete(sizes), inputs), sizes)
 

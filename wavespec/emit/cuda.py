@@ -62,7 +62,9 @@ class CudaFrame(Emitter):
 
     def begin(self) -> None:
         self.function.attributes.append(translation(self.function))
-        if self.kernel.distribution.resident > 1:
+        if self.kernel.launched is not None:
+            self.function.attributes.append(f"nvvm.maxnreg = {self.kernel.distribution.registers} : i32")
+        elif self.kernel.distribution.resident > 1:
             self.function.attributes.append(f"nvvm.minctasm = {self.kernel.distribution.resident} : i32")
         workgroup_ids(self.function)
         thread = self.text.op("nvvm.read.ptx.sreg.tid.x : i32")

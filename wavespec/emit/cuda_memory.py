@@ -9,7 +9,7 @@ from wavespec.emit.registers import Part, mlir_type, vector_type
 from wavespec.emit.store_runs import Forms
 from wavespec.emit.streamed_accesses import load_streamed, store_streamed
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Memory, Op
+from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.thread import Mask
 
 _MOST_SELECTS = 2
@@ -37,7 +37,7 @@ class CudaMemory(Emitter):
         around = (op for op in self.kernel.walk() if op.get("around"))
         self.has_many_ends = any(function.memory_of(op).dtype.bits < _WORD_BITS for op in around)
         """Whether a row may start at many elements of an access: ends of rows take more then than what is in them."""
-        self.places = _places(self.kernel.memories, _SWIZZLE_BYTES if swizzled_tiles else _ALIGNMENT_BYTES)
+        self.places = _places(self.kernel, _SWIZZLE_BYTES if swizzled_tiles else _ALIGNMENT_BYTES)
         function.shared_bytes = max((bytes_.stop for bytes_ in self.places.values()), default=0)
 
     def begin(self) -> None:
@@ -53,9 +53,19 @@ class CudaMemory(Emitter):
             place = self.text.op(f"memref.alloc() alignment = 1024 : {buffer}")
             start = self._pointer(place, buffer, "i32", 3)
             for name, bytes_ in self.places.items():
+                at = self._less_by_waves(name, bytes_.start)
                 self.pointers[name] = self.text.op(
-                    f"llvm.getelementptr {start}[{bytes_.start}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8"
+                    f"llvm.getelementptr {start}[{at}] : (!llvm.ptr<3>{', i32' * at.startswith('%')}) -> !llvm.ptr<3>, i8"
                 )
+
+    def _less_by_waves(self, name: str, start: int) -> str:
+        """Where a memory starts, in front of which are those of waves, not all of which are launched."""
+        launched, waves = self.kernel.launched, self.kernel.wave_count
+        own = [memory.name for memory in self.kernel.memories if memory.own]
+        in_front = sum(len(self.places[one]) for one in own[: own.index(name)]) if name in own else 0
+        if launched is None or not in_front:
+            return str(start)
+        return self.indices.integer(start - (waves - launched) * (in_front // waves), 32)
 
     def _hidden(self, name: str) -> str:
         return self.text.op(f'llvm.inline_asm asm_dialect = att "mov.b32 $0, $1;", "=r,r" {name} : (i32) -> i32')
@@ -242,11 +252,13 @@ def _only_signs(mask: Mask) -> Mask:
     )
 
 
-def _places(memories: Sequence[Memory], tile_alignment: int) -> dict[str, range]:
-    """The bytes of workgroup memory that each memory has: tiles first, signals behind them.
+def _places(kernel: Kernel, tile_alignment: int) -> dict[str, range]:
+    """The bytes of workgroup memory that each memory has: tiles first, signals behind them, and then what lanes have
+    of their own, of which a launch needs less that has fewer waves.
 
     What takes the bytes of a loop's tiles begins where these do, and others begin behind both.
     """
+    memories = [memory for memory in kernel.memories if not memory.own]
     shared = [memory for memory in memories if memory.space == "shared"]
     below = {name for memory in shared for name in memory.over}
     found: dict[str, range] = {}
@@ -262,5 +274,6 @@ def _places(memories: Sequence[Memory], tile_alignment: int) -> dict[str, range]
     tiles = place((memory for memory in shared if memory.name in below), 0, tile_alignment)
     rest = (memory for memory in shared if not memory.over and memory.name not in below)
     end = place(rest, max(over, tiles), tile_alignment)
-    place((memory for memory in memories if memory.space == "signal"), end, _SIGNAL_BYTES)
+    end = place((memory for memory in memories if memory.space == "signal"), end, _SIGNAL_BYTES)
+    place((memory for memory in kernel.memories if memory.own), end, _ALIGNMENT_BYTES)
     return found

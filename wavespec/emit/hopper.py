@@ -22,7 +22,7 @@ class Roles(Emitter):
 
     def begin(self) -> None:
         """How many workgroups a processor has: without it the assembler ignores what a role says of registers."""
-        if self.kernel.distribution.resident == 1:
+        if self.kernel.distribution.resident == 1 and self.kernel.launched is None:
             self.function.attributes.append(f"nvvm.minctasm = {self._together} : i32")
 
     @property

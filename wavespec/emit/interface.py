@@ -87,9 +87,10 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         dims=tuple(described(name) for name in asked if name in used),
         scalars=scalar_parameters(resolved.computation.spec),
         grid=(grid[0], grid[1], grid[2]),
-        workgroup_size=(kernel.threads if machine.concurrent_waves else 1, 1, 1),
+        workgroup_size=(_threads(kernel) if machine.concurrent_waves else 1, 1, 1),
         binaries=(),
         shared_memory_bytes=0,
+        unlaunched_bytes=_unlaunched_bytes(kernel),
         scratch_bytes=tuple(expr_to_size(memory.elements * memory.dtype.bytes) for memory in kernel.scratch),
         unset_scratch=sum(memory.space == "handed" for memory in kernel.scratch),
         waits=machine.launch_overlap,
@@ -98,6 +99,21 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
             *_assumptions(resolved.assumptions, resolved.values),
         ),
         work=_work(kernel, resolved, used, values) if machine.backend == "llvm-cpu" else 0,
+    )
+
+
+def _threads(kernel: Kernel) -> SizeExpr:
+    """Of a workgroup of a launch."""
+    return kernel.threads if kernel.launched is None else expr_to_size(kernel.launched * kernel.lanes)
+
+
+def _unlaunched_bytes(kernel: Kernel) -> SizeExpr:
+    """What lanes would have of their own in shared memory whose wave is not launched."""
+    own = sum(memory.bytes_of(memory.elements.value) for memory in kernel.memories if memory.own)
+    return (
+        0
+        if kernel.launched is None
+        else expr_to_size((kernel.wave_count - kernel.launched) * (own // kernel.wave_count))
     )
 
 

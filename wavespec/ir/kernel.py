@@ -215,6 +215,8 @@ class Distribution:
     """Workgroups that a processor has room for at once; 1 = as many as it happens to."""
     registers: int = 0
     """Of a lane: workgroups are as many as these leave room for; 0 = as ``resident`` says."""
+    fitted: bool = False
+    """Whether a launch has no more waves than there are elements for."""
     roles: WaveRoles = WaveRoles()
     auto: Literal["", "prefetch", "modulo"] = ""
     schedules: tuple[LoopSchedule, ...] = ()
@@ -254,7 +256,8 @@ class Kernel:
     each other's shared memory; symbol ``rank`` tells them apart.  ``sizes``: of dims that no tensor has.  ``notes``:
     what passes have to say about their choices.  ``present``: dims that have an element wherever a workgroup runs.
     ``scalars``: numbers that a call passes, in order; each is a symbol, one of floating point by its bits.
-    ``flushes``: numbers of f32 below the smallest normal one may count as 0.
+    ``flushes``: numbers of f32 below the smallest normal one may count as 0.  ``launched``: how many of the waves of a
+    workgroup a launch has, the first ones, at least one; none = all.  The others would find nothing to do.
     """
 
     name: str
@@ -275,6 +278,7 @@ class Kernel:
     present: tuple[str, ...] = ()
     scalars: tuple[tuple[str, DType], ...] = ()
     flushes: bool = False
+    launched: Expr | None = None
     # Passes walk over it a few times each, and most leave it as it is.
     _all: tuple[Op, ...] | None = field(default=None, init=False, repr=False, compare=False)
 

@@ -56,6 +56,7 @@ class _KernelReader(ExprReader):
         symbols = self.each("symbol", self.symbol)
         plan = self.distribution()
         waves = self.each("wave", lambda: (self.take("name"), self.integer()))
+        launched = self.bracketed() if self.accept("launched") else None
         producers = self.integer() if self.accept("producers") else 0
         cluster = self.integer() if self.accept("cluster") else 1
         axes = self.each("grid", lambda: (self.bracketed(), self.accept("joined")))
@@ -89,6 +90,7 @@ class _KernelReader(ExprReader):
             present,
             scalars,
             flushes,
+            launched,
         )
 
     def each(self, word: str, rule: Callable[[], T]) -> tuple[T, ...]:
@@ -131,6 +133,7 @@ class _KernelReader(ExprReader):
         last_round = self.integer() if self.accept("last_round") else 1
         resident = self.integer() if self.accept("resident") else 1
         of_lanes = self.integer() if self.accept("registers") else 0
+        fitted = self.accept("fitted")
         if self.accept("roles"):
             producers, order = self.integer(), self.take("name")
             orders: dict[str, WaveOrder] = {one: one for one in get_args(WaveOrder)}
@@ -160,6 +163,7 @@ class _KernelReader(ExprReader):
             last_round=last_round,
             resident=resident,
             registers=of_lanes,
+            fitted=fitted,
             roles=roles,
             auto="modulo" if auto == "modulo" else "prefetch" if auto else "",
             schedules=tuple(schedules),

@@ -17,6 +17,7 @@ def print_kernel(kernel: Kernel) -> str:
     lines += [f"symbol {_symbol_text(symbol)}" for symbol in kernel.symbols]
     lines += _distribution_lines(kernel)
     lines += [f"wave {name_text(name)} {count}" for name, count in kernel.waves]
+    lines += [] if kernel.launched is None else [f"launched [{kernel.launched}]"]
     lines += [f"producers {kernel.producers}"] if kernel.producers else []
     lines += [f"cluster {kernel.cluster}"] if kernel.cluster > 1 else []
     lines += [f"grid [{extent}]{' joined' * (axis in kernel.joined)}" for axis, extent in enumerate(kernel.grid)]
@@ -66,6 +67,8 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
         text += f" resident {plan.resident}"
     if plan.registers:
         text += f" registers {plan.registers}"
+    if plan.fitted:
+        text += " fitted"
     if plan.roles != WaveRoles():
         roles = plan.roles
         text += f" roles {roles.producers} {roles.order} {roles.registers[0]} {roles.registers[1]}"

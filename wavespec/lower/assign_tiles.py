@@ -245,7 +245,8 @@ def _with_room(kernel: Kernel, machine: Machine) -> Kernel:
     step = max(1, machine.register_step)
     each = -(-plan.registers // step) * step
     room = machine.register_file // (each * kernel.threads) if machine.limits_registers else 1
-    return replace(kernel, distribution=replace(plan, resident=max(1, room), registers=0))
+    left = each if plan.fitted else 0  # of launches with fewer waves there are more
+    return replace(kernel, distribution=replace(plan, resident=max(1, room), registers=left))
 
 
 def _check_room(kernel: Kernel, machine: Machine) -> None:

@@ -13,7 +13,7 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.load_ahead import OTHER_REGISTERS, can_load_ahead, kept_values, registers_of_lane
 from wavespec.lower.places_of_lanes import PlacesOfLanes
 from wavespec.lower.thread_properties import is_of_lanes
-from wavespec.ops.staged_writes import shared_bytes_of_all
+from wavespec.lower.workgroups_together import shared_bytes_left
 from wavespec.schedule.prefetch import words
 from wavespec.targets.machine import Machine
 
@@ -58,7 +58,7 @@ def _without_room(kernel: Kernel, loop: Op, machine: Machine) -> Iterator[Value]
     kept = kept_values(kernel, loop)
     loaded = {value.name for op in kernel.body if op.is_(LOAD, WINDOW) for value in op.results}
     missing = OTHER_REGISTERS + tile + sum(map(words, kept)) - registers_of_lane(kernel, machine)
-    free = machine.shared.bytes // kernel.distribution.resident - shared_bytes_of_all(kernel.memories)
+    free = shared_bytes_left(kernel, machine)
     for value in kept:
         needed = words(value) * 4 * kernel.threads
         is_access = words(value) >= _FEWEST_WORDS and words(value) * 4 <= machine.shared.access_bytes

@@ -9,7 +9,7 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, rewrite
 from wavespec.ir.rewriting import renamed, substituted
-from wavespec.ir.thread_ops import BIND, FOR, LET, LOAD, MMA, MMA_ASYNC
+from wavespec.ir.thread_ops import BIND, FOR, LET, LOAD, MMA, MMA_ASYNC, WINDOW
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope
 from wavespec.lower.wait_in_shared import Waiting
@@ -18,6 +18,9 @@ from wavespec.targets.machine import Machine
 
 OTHER_REGISTERS = 20
 """Of a lane, for places, bounds, sums and the like."""
+OF_WINDOWS = 24
+"""More of these, where sizes of a call say how many waves there are, and rows, windows of weights beside them, start
+anywhere."""
 
 
 class LoadAhead(Pass):
@@ -68,6 +71,8 @@ def can_load_ahead(kernel: Kernel) -> bool:
 
 def registers_of_lane(kernel: Kernel, machine: Machine) -> int:
     """Of a lane, with as many workgroups on a processor as the schedule says; its parts share out their waves."""
+    if kernel.launched is not None:
+        return kernel.distribution.registers - (OF_WINDOWS if any(op.is_(WINDOW) for op in kernel.walk()) else 0)
     parts = machine.resources.parts if machine.resources else 1
     waves = -(-kernel.threads // kernel.lanes * kernel.distribution.resident // parts)
     return machine.registers_of(waves * parts * kernel.lanes) // machine.register_step * machine.register_step

@@ -17,6 +17,7 @@ from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.drop_checks import DropChecks
 from wavespec.lower.drop_unit_dims import DropUnitDims
 from wavespec.lower.fetch_ahead import FetchAhead
+from wavespec.lower.fit_waves import FitWaves
 from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.fuse_products import FuseProducts
 from wavespec.lower.hoist_invariants import HoistInvariants
@@ -94,6 +95,7 @@ PASSES: tuple[Pass, ...] = (
     CarryRanks(),
     SeparateOperands(),
     AssignTiles(),
+    FitWaves(),
     SplitLoops(),
     InlineSteps(),
     DeferReductions(),

@@ -24,6 +24,7 @@ from wavespec.lower.sends_in_turn import sends_in_turn
 from wavespec.lower.taken_tiles import differ_in_steps, may_be_taken, taken
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
 from wavespec.lower.tile_walk import MOST_TILES, Walk, defined, in_bands, let, product
+from wavespec.lower.workgroups_together import resident_of, resident_of_each
 from wavespec.schema.checking.check_orders import EndOfLaunch
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -83,7 +84,9 @@ class PersistWorkgroups(Pass):
         named = ended.inner if ended else extents
         tiles = product(places)
         together = machine.clusters[kernel.cluster] if kernel.cluster > 1 else machine.processors
-        most = plan.workers or _with_common_starts(kernel, together * plan.resident)
+        staying = const(plan.workers) if plan.workers else _staying(kernel, machine, together)
+        most = staying.high
+        assert most is not None
         # Symbols of their own keep the arithmetic in 32 bits.
         count, workers = symbol("tiles", 0, MOST_TILES), symbol("workers", 1, most)
         first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, MOST_TILES)
@@ -96,12 +99,12 @@ class PersistWorkgroups(Pass):
         last = LastRound(ALL if ended else count, most, plan.last_round) if plan.last_round > 1 else None
         if last is not None:
             walk = pieces_in_turn(kernel, own, last, ended)
-        elif most > 1 and may_be_taken(kernel, machine):
+        elif most > 1 and staying.is_const and may_be_taken(kernel, machine):
             walk = taken(kernel, own, workers, count, ended)
         elif ended:
             walk = parts_in_turn(kernel, own, workers, ended)
         else:
-            walk = _dealt(kernel, own, workers, most, turn, named)
+            walk = _dealt(kernel, own, workers, staying, turn, named)
         values = {**walk.each, "tile": walk.number, **in_bands(tile, named, group)}
         if kernel.cluster > 1:
             values["wg0"] = values["wg0"] * kernel.cluster + rank
@@ -112,13 +115,13 @@ class PersistWorkgroups(Pass):
         }
         kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank, *walk.symbols), values)
         before = [let("tiles", tiles)]
-        before += [let("workers", minimum(count, most))] if most > 1 and last is None else []
+        before += [let("workers", minimum(count, staying))] if most > 1 and last is None else []
         before += [let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
         loops = walk.loops((*lets, *(ended.rest if ended else kernel.body)))
         if can_load_ahead(kernel) and len(loops) == 1:
             start, loop, symbols = same_in_all_rounds(loops[0], fresh_names(kernel))
             kernel, loops = kernel.with_symbols(*symbols), (*start, loop)
-        staying = const(most) if last else minimum(tiles, most)
+        staying = staying if last else minimum(tiles, staying)
         grid, memories = (staying * kernel.cluster,), (*kernel.memories, *walk.memories)
         return replace(kernel, grid=grid, joined=(), memories=memories, body=(*before, *loops))
 
@@ -132,10 +135,11 @@ def _check_settings(plan: Distribution, machine: Machine) -> None:
         raise UselessSetting(plan.chiplets_span, "chiplets", why, "Leave it out for this target.")
 
 
-def _with_common_starts(kernel: Kernel, most: int) -> int:
-    """As many workgroups, or a few less, so that tiles of each are a multiple apart of what remainders divide by that
-    alone say where something is that all tiles read, as weights beside rows that start anywhere: it is the same for all
-    tiles of a workgroup then, which loads it once."""
+def _staying(kernel: Kernel, machine: Machine, together: int) -> Expr:
+    """As many workgroups as the machine has room for, or a few less, so that tiles of each are a multiple apart of what
+    remainders divide by that alone say where something is that all tiles read, as weights beside rows that start
+    anywhere: it is the same for all tiles of a workgroup then, which loads it once."""
+    most = resident_of(kernel, machine) * together
     if not can_load_ahead(kernel):
         return most
     axes = {f"wg{axis}" for axis in range(1 if kernel.distribution.split > 1 else 0, len(kernel.grid))}
@@ -144,15 +148,17 @@ def _with_common_starts(kernel: Kernel, most: int) -> int:
         if op.is_(LOAD) and axes & op["offset"].symbols and axes.isdisjoint(symbols_outside_remainders(op["offset"])):
             found = (node.args[1] for node in op["offset"].walk() if node.kind == "mod" and axes & node.symbols)
             step = math.lcm(step, *(size.value for size in found if size.is_const))
-    together = most // step * step
-    return together if together >= _LEAST_SHARE * most else most
+    each = [resident * together for resident in resident_of_each(kernel, machine)]
+    are_enough = all(one // step * step >= _LEAST_SHARE * one for one in each)
+    return most // step * step if are_enough else most
 
 
-def _dealt(kernel: Kernel, own: Expr, workers: Expr, most: int, turn: Expr, named: Mapping[str, Expr]) -> Walk:
+def _dealt(kernel: Kernel, own: Expr, workers: Expr, staying: Expr, turn: Expr, named: Mapping[str, Expr]) -> Walk:
     """Tiles that are dealt out by formulas of the round.
 
-    Theirs are as far apart as the most workgroups are, a number: nothing is divided by how many there are before the
-    first tile, and what places have in common in all rounds is seen.  With fewer workgroups each has one tile.
+    Theirs are as far apart as there are places for workgroups, which is no number of tiles: nothing is divided by how
+    many there are before the first tile, and what places have in common in all rounds is seen.  With fewer workgroups
+    each has one tile.
     """
     count = symbol("tiles", 0, MOST_TILES)
     ordered = {f"wg{split.axis}" for split in kernel.distribution.workgroup if split.order is not None}
@@ -162,7 +168,7 @@ def _dealt(kernel: Kernel, own: Expr, workers: Expr, most: int, turn: Expr, name
         if len(named) > 1 and ordered == {[*named][-1]}:
             dealt = dealt.or_in_pairs(own, workers, turn, named)
     else:
-        dealt = DealtTiles.in_turn(own, const(most), turn, count)
+        dealt = DealtTiles.in_turn(own, staying, turn, count)
 
     def loops(inside: Sequence[Op]) -> tuple[Op, ...]:
         bounds = {"induction": turn.args[0], "lower": const(0), "upper": dealt.rounds}

@@ -13,23 +13,27 @@ _DIMS = ("element",)
 
 
 class PlacesOfLanes:
-    """Memories in which a lane reads what it put there itself: of each value, a row of all lanes.
+    """Memories in which a lane reads what it put there itself: of each value, a row of all lanes of a wave, and all
+    rows of a wave behind each other, so that waves which are not launched take none.
 
     Args:
         values: of a lane, the memory that each is to be in, the type that all of that memory have, and its elements.
     """
 
     def __init__(self, kernel: Kernel, values: Sequence[tuple[str, DType, int]]) -> None:
-        thread = kernel.wave_number * kernel.lanes + kernel.symbol("lane")
-        taken, dtypes = dict[str, int](), dict[str, DType]()
-        places = list[dict[str, object]]()
-        for name, dtype, elements in values:
-            offset = thread * elements + taken.get(name, 0)
+        dtypes = {name: dtype for name, dtype, _ in values}
+        of_wave = {one: sum(elements for name, _, elements in values if name == one) for one in dtypes}
+        taken, places = dict.fromkeys(dtypes, 0), list[dict[str, object]]()
+        lane, lanes = kernel.symbol("lane"), kernel.lanes
+        for name, _, elements in values:
+            wave = kernel.wave_number * (of_wave[name] * lanes)
+            offset = wave + taken[name] * lanes + lane * elements
             places.append({"memory": name, "offset": offset, "buffer": const(0), "mask": (), "valid": None})
-            taken[name], dtypes[name] = taken.get(name, 0) + elements * kernel.threads, dtype
+            taken[name] += elements
         self.places = tuple(places)
         """Of each value, the attributes of an access to it."""
-        self.memories = tuple(_memory(name, dtypes[name], count) for name, count in taken.items())
+        threads = kernel.wave_count * lanes
+        self.memories = tuple(_memory(name, dtype, of_wave[name] * threads) for name, dtype in dtypes.items())
 
 
 def _memory(name: str, dtype: DType, elements: int) -> Memory:

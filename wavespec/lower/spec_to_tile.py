@@ -208,6 +208,7 @@ def _distribution(resolved: ResolvedKernel) -> Distribution:
         last_round=workgroups.last_round if workgroups else 1,
         resident=workgroups.resident if workgroups else 1,
         registers=workgroups.registers if workgroups else 0,
+        fitted=workgroups.fitted if workgroups else False,
         roles=_roles(schedule),
         workgroups_span=schedule.span_of("workgroups"),
         group_span=workgroups.key_span_of("group") if workgroups else None,

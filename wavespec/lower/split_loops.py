@@ -12,6 +12,7 @@ from wavespec.ir.rewriting import substituted
 from wavespec.ir.tile_ops import ITERATE, MMA, REDUCE
 from wavespec.lower.base import Pass
 from wavespec.lower.defer_reductions import is_deferred
+from wavespec.lower.fit_waves import wave_of
 from wavespec.lower.split_k import SplitNotPossible
 from wavespec.lower.tile_properties import tiles_are_placed, tiles_have_extents
 from wavespec.schedule.buffer_ring import signal
@@ -94,5 +95,8 @@ def _shared_out(kernel: Kernel, loop: Op, numbers: dict[str, int]) -> Op:
         every = loop.with_(lower=rank * loop["step"], step=loop["step"] * split)
         return replace(every, region=replace(loop.body, ops=ops))
     at: dict[str, Expr] = {loop["induction"]: rank * loop["step"]}
+    if kernel.launched is not None:  # wave after wave of all workgroups, so that all have as many
+        wave, own = wave_of(kernel, loop["dim"])
+        at = {loop["induction"]: rank * own + kernel.symbol(wave) * (own * (split - 1))}
     region = replace(loop.body, ops=tuple(substituted(op, at) for op in ops))
     return replace(loop.with_(extent=loop["step"]), region=region)

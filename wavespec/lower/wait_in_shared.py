@@ -8,7 +8,7 @@ from wavespec.ir.kernel import Kernel, Op, attribute_pairs
 from wavespec.ir.nodes import replace
 from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, COPY_ASYNC
 from wavespec.lower.places_of_lanes import PlacesOfLanes
-from wavespec.ops.staged_writes import shared_bytes_of_all
+from wavespec.lower.workgroups_together import shared_bytes_left
 from wavespec.schedule.buffer_ring import make
 from wavespec.targets.machine import Machine
 
@@ -23,7 +23,7 @@ class Waiting:
 
     def __init__(self, kernel: Kernel, machine: Machine, loads: Sequence[Op]) -> None:
         """``loads``: of one lane for one tile.  Those that the machine can copy wait, as far as there is room."""
-        free = machine.shared.bytes // kernel.distribution.resident - shared_bytes_of_all(kernel.memories)
+        free = shared_bytes_left(kernel, machine)
         found: list[Op] = []
         for op in loads:
             needed = op.result.vector.elements * kernel.memory(op["memory"]).dtype.bytes * kernel.threads

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
+from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Kernel, Memory, Value
 from wavespec.ir.layout import Layout, row_major
@@ -51,18 +52,37 @@ def part_of_each_lane(context: ThreadContext, values: Sequence[Value], wave: str
     ]
 
 
+def parts_of_launched(
+    context: ThreadContext, values: Sequence[Value], function: str, nothing: float, hint: str
+) -> list[list[Value]]:
+    """The first lane of each wave lays down its numbers, which all lanes of it have; for every one those of all waves,
+    several of which come with one access, joined by ``function``.  Waves that are not launched have ``nothing``."""
+    build, kernel, dtype = context.build, context.kernel, values[0].vector.dtype
+    width = context.machine.shared.access_bytes // dtype.bytes
+    waves = -(-kernel.wave_count // width) * width
+    name = _memory_of(context, dtype, waves * len(values), hint)
+    lane, launched = kernel.symbol("lane"), kernel.launched
+    assert launched is not None and waves <= kernel.lanes
+    missing = build.constant(nothing, dtype, 1)
+    for number, value in enumerate(values):
+        build.store(value, name, kernel.wave_number + number * waves, mask=((lane, const(1)),))
+        beyond = ((launched - 1, lane), (lane, const(waves)), (kernel.wave_number, const(1)))
+        build.store(missing, name, lane + number * waves, mask=beyond)
+    return [
+        [
+            build.reduce(function, build.load(name, dtype, width, const(at + number * waves), hint=hint), hint)
+            for at in range(0, waves, width)
+        ]
+        for number in range(len(values))
+    ]
+
+
 def _laid_down(context: ThreadContext, values: Sequence[Value], hint: str) -> tuple[str, _Place]:
     """The shared memory that holds the values of all lanes of all waves, and where."""
     build, kernel = context.build, context.kernel
     sizes = [value.vector.elements for value in values]
     each = sum(sizes) * kernel.lanes
-    taken = {memory.name for memory in (*kernel.memories, *context.memories)}
-    name = next(one for n in itertools.count() if (one := f"{hint}.parts{n or ''}") not in taken)
-    dims, extents = ("element",), (kernel.wave_count * each,)
-    dtype = values[0].vector.dtype
-    context.memories.append(
-        Memory(name, dtype, dims, tuple(map(const, extents)), "shared", arrangement=row_major(dims, extents))
-    )
+    name = _memory_of(context, values[0].vector.dtype, kernel.wave_count * each, hint)
     starts = list(itertools.accumulate(sizes, initial=0))
 
     def place(wave: Expr, lane: Expr, number: int) -> Expr:
@@ -71,6 +91,16 @@ def _laid_down(context: ThreadContext, values: Sequence[Value], hint: str) -> tu
     for number, value in enumerate(values):
         build.store(value, name, place(kernel.wave_number, kernel.symbol("lane"), number))
     return name, place
+
+
+def _memory_of(context: ThreadContext, dtype: DType, elements: int, hint: str) -> str:
+    """The name of a shared memory for so many."""
+    taken = {memory.name for memory in (*context.kernel.memories, *context.memories)}
+    name = next(one for n in itertools.count() if (one := f"{hint}.parts{n or ''}") not in taken)
+    dims, extents = ("element",), (elements,)
+    memory = Memory(name, dtype, dims, (const(elements),), "shared", arrangement=row_major(dims, extents))
+    context.memories.append(memory)
+    return name
 
 
 def first_of_equal(kernel: Kernel, layout: Layout) -> Mask:

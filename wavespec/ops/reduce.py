@@ -16,7 +16,7 @@ from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
 from wavespec.ops.parts_of_cluster import parts_of_cluster
-from wavespec.ops.parts_of_waves import part_of_each_lane, parts_of_waves
+from wavespec.ops.parts_of_waves import part_of_each_lane, parts_of_launched, parts_of_waves
 from wavespec.schema.ops.reduce import Reduce
 
 if TYPE_CHECKING:
@@ -101,7 +101,12 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
     lanes, counts = context.kernel.lanes, dict(context.kernel.waves)
     are_alike = all("lane" not in base.symbols for _, base in result.tile.layout.base)
-    if are_alike and not far and len(waves) == 1 and _FEW_WAVES < counts[waves[0]] <= lanes:
+    is_one = are_alike and not far and len(waves) == 1 and counts[waves[0]] <= lanes
+    if is_one and context.kernel.launched is not None and all(one.vector.elements == 1 for one in joined):
+        nothing = identity(op["function"], compute)
+        parts = parts_of_launched(context, joined, function, nothing, op.node or result.name)
+        joined = [in_pairs(build, function, own, op.node or result.name) for own in parts]
+    elif is_one and counts[waves[0]] > _FEW_WAVES:
         joined = _by_lanes(context, joined, waves[0], function, op.node or result.name)
     elif waves or far:
         joined = _waves(context, joined, waves, far, function, op.node or result.name)

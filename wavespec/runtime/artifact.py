@@ -201,10 +201,13 @@ class KernelArtifact:
     dims: tuple[Dim, ...]
     grid: tuple[SizeExpr, SizeExpr, SizeExpr]
     """Workgroups along x, y, z."""
-    workgroup_size: tuple[int, int, int]
+    workgroup_size: tuple[SizeExpr, SizeExpr, SizeExpr]
+    """Threads of a workgroup along x, y, z."""
     binaries: tuple[Binary, ...]
     shared_memory_bytes: int = 0
     """Dynamic shared memory of one workgroup, to be asked for at the launch."""
+    unlaunched_bytes: SizeExpr = 0
+    """Of these, what a launch does without that has fewer waves than the code is for."""
     scratch_bytes: tuple[SizeExpr, ...] = ()
     """Of memory that no two launches have at the same time; on NVIDIA GPUs it is zeros, as a launch leaves it."""
     unset_scratch: int = 0
@@ -398,6 +401,8 @@ class KernelArtifact:
             *equals,
             *(stride for tensor in self.tensors for stride in tensor.promised),
             *self.grid,
+            *self.workgroup_size,
+            self.unlaunched_bytes,
             *self.scratch_bytes,
             self.work,
             *(size for one in self.tensor_maps for size in (*one.view, *(window.count for window in one.windows))),

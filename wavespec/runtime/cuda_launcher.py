@@ -176,7 +176,7 @@ class CudaLauncher:
         if any(pointer % _POINTER_ALIGNMENT_BYTES for pointer in pointers):
             return None
         maps = self._maps(addresses, plan) if self._maps else ()
-        shape = (*plan.grid, *self._artifact.workgroup_size, self._artifact.shared_memory_bytes)
+        shape = (*plan.grid, *plan.workgroup_size, plan.shared_memory_bytes)
         try:
             written = self._memory.write(self._function, shape, stream, (*maps, *pointers, *scratch, *plan.constants))
         except struct.error as error:
@@ -275,6 +275,6 @@ class CudaLauncher:
                     f"{self._artifact.name}: {sizes} needs {size} workgroups along {axis}, a GPU has {limit}."
                 )
         return RuntimeError(
-            f"{self._artifact.name}: {reason} (grid {plan.grid}, workgroup {self._artifact.workgroup_size}, "
-            f"{self._artifact.shared_memory_bytes} bytes of shared memory)."
+            f"{self._artifact.name}: {reason} (grid {plan.grid}, workgroup {plan.workgroup_size}, "
+            f"{plan.shared_memory_bytes} bytes of shared memory)."
         )

@@ -43,6 +43,10 @@ class LaunchPlan:
     """Of all tensors, in elements, nothing for one that is contiguous; nothing where all are."""
     steps: tuple[LaunchPlan, ...] = ()
     """Of the steps of a kernel that has some."""
+    workgroup_size: tuple[int, int, int] = (1, 1, 1)
+    """Threads of a workgroup along x, y, z."""
+    shared_memory_bytes: int = 0
+    """Of one workgroup."""
 
     def tensor_bytes(self, tensors: Sequence[TensorParameter]) -> tuple[int, ...]:
         """From the first element of each tensor up to the last one in memory."""
@@ -73,7 +77,8 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
 
 def _plan(taken: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
     strided = [(tensor, tensor.is_strided) for tensor in taken.tensors] if taken.numbers else []
-    x, y, z, work, *scratch_bytes = evaluate_all((*taken.grid, taken.work, *taken.scratch_bytes), sizes)
+    wanted = (*taken.grid, *taken.workgroup_size, taken.unlaunched_bytes, taken.work, *taken.scratch_bytes)
+    x, y, z, threads_x, threads_y, threads_z, unlaunched, work, *scratch_bytes = evaluate_all(wanted, sizes)
     return LaunchPlan(
         sizes=dict(sizes),
         constants=(
@@ -82,6 +87,8 @@ def _plan(taken: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
         ),
         shapes=tuple(parameter.shape(sizes) for parameter in taken.tensors),
         grid=(x, y, z),
+        workgroup_size=(threads_x, threads_y, threads_z),
+        shared_memory_bytes=taken.shared_memory_bytes - unlaunched,
         workgroups=x * y * z,
         work=work or _SOME_WORK * prod(sizes[dim.name] for dim in taken.dims),
         scratch_bytes=tuple(scratch_bytes),

@@ -123,6 +123,7 @@ def _launch_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
         "workgroup_size": list(artifact.workgroup_size),
         "shared_memory_bytes": artifact.shared_memory_bytes,
         "scratch_bytes": list(artifact.scratch_bytes),
+        **({"unlaunched_bytes": artifact.unlaunched_bytes} if artifact.unlaunched_bytes else {}),
         **({"unset_scratch": artifact.unset_scratch} if artifact.unset_scratch else {}),
         **({"waits": True} if artifact.waits else {}),
         **({"work": artifact.work} if artifact.work else {}),
@@ -369,7 +370,7 @@ def _manifest_to_dim(record: dict[str, Any]) -> Dim:
 
 def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtifact:
     x, y, z = (from_json(expression) for expression in record["grid"])
-    threads_x, threads_y, threads_z = record["workgroup_size"]
+    threads_x, threads_y, threads_z = (from_json(expression) for expression in record["workgroup_size"])
     return KernelArtifact(
         name=record["name"],
         target=record["target"],
@@ -397,6 +398,7 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
         workgroup_size=(threads_x, threads_y, threads_z),
         shared_memory_bytes=record["shared_memory_bytes"],
         scratch_bytes=tuple(from_json(expression) for expression in record["scratch_bytes"]),
+        unlaunched_bytes=from_json(record.get("unlaunched_bytes", 0)),
         unset_scratch=record.get("unset_scratch", 0),
         waits=record.get("waits", False),
         work=from_json(record.get("work", 0)),

@@ -77,7 +77,7 @@ _LAUNCH: dict[str, _Field] = {
         )
     ),
     "grid": _Rows(_Expression, 3),
-    "workgroup_size": _Rows(_Number(1), 3),
+    "workgroup_size": _Rows(_Expression, 3),
     "shared_memory_bytes": _Number(),
     "scratch_bytes": _Rows(_Expression),
     "tensor_maps": _Rows(
@@ -106,7 +106,12 @@ _LAUNCH: dict[str, _Field] = {
         )
     ),
 }
-_UNSET: dict[str, _Field] = {"unset_scratch": _Number(1), "waits": bool, "work": _Expression}
+_UNSET: dict[str, _Field] = {
+    "unlaunched_bytes": _Expression,
+    "unset_scratch": _Number(1),
+    "waits": bool,
+    "work": _Expression,
+}
 _DIM_OR_SIZE = object
 _SCALARS = _Rows(
     _record(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -79,6 +79,9 @@ def simulate(
         raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")
     values = numbers_of_call(kernel, tensors, sizes, scalars or {})
     _check_sizes(kernel, values)
+    if kernel.launched is not None:  # waves share out one dim, so that one symbol has fewer values
+        launched = int(kernel.launched.evaluate(values))
+        kernel = replace(kernel, waves=tuple((name, min(count, launched)) for name, count in kernel.waves))
     grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel)
     memories = tensors_to_memories(kernel, tensors, values)

@@ -249,6 +249,8 @@ class Machine:
     """Processors of the device, for kernels with one workgroup per processor; 0 = not known."""
     counters: bool = False
     """Whether a launch has numbers in memory that are 0 when it starts, as its launcher sees to."""
+    fits_launches: bool = False
+    """Whether a launch may have fewer waves in a workgroup than the code is for."""
     launch_overlap: bool = False
     """Whether a launch may begin before the one in front of it has ended, and waits for that by an instruction."""
     clusters: Mapping[int, int] = field(default_factory=dict[int, int])

@@ -177,6 +177,9 @@ class WorkgroupSchedule(SpecModel):
     registers: Annotated[int, Field(ge=0, le=512)] = Field(default=0, exclude_if=lambda value: not value)
     """Of a lane, in place of `resident`: a processor has room for as many workgroups as lanes with so many leave. One
     number for tiles of several sizes. 0: as `resident` says."""
+    fitted: bool = Field(default=False, exclude_if=lambda value: not value)
+    """Whether a launch has as many waves as the dim has elements for that they share out, whose tile is the most: one
+    kernel then has the speed of many tiles. Takes loops of one step, and `registers` in place of `resident`."""
 
 
 class LoopSchedule(SpecModel):
