@@ -65,6 +65,10 @@ def test_a_row_that_may_be_outside_is_a_loop_of_one_step_or_none() -> None:
         pytest.param(window((f"{ABOVE}, {COLUMN}", COLUMN), 300), id="very many"),
         pytest.param(window((COLUMN, COLUMN), 128), id="rows that are always there"),
         pytest.param(window((f"{ABOVE}, {COLUMN}",) * 2, 128), id="all rows have the same check"),
+        pytest.param(
+            window((f"{ABOVE}, {COLUMN}", COLUMN), 128).replace("store %s1.127", "store %s0.5"),
+            id="a sum on the way is stored",
+        ),
     ],
 )
 def test_other_steps_stay(body: str) -> None:

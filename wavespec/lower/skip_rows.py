@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -39,7 +40,7 @@ class SkipRows(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)
-        mapped = {memory.name for memory in kernel.memories if memory.mapped}
+        mapped = {memory.name for memory in kernel.memories if memory.mapped and memory.role == "input"}
 
         def change(loop: Op) -> tuple[Op, ...]:
             ops = _by_rows(loop, mapped, fresh)
@@ -54,7 +55,8 @@ def _by_rows(loop: Op, mapped: set[str], fresh: Callable[[str], str]) -> tuple[O
         op.result.name: op for op in loop.body.ops if op.is_(LOAD) and op["memory"] in mapped and op["valid"] is None
     }
     checks = {name: frozenset(op["mask"]) for name, op in loads.items()}
-    shared = frozenset.intersection(*checks.values()) if checks else frozenset()
+    every = [*checks.values()]
+    shared = every[0].intersection(*every) if every else frozenset[tuple[Expr, Expr]]()
     own = {
         name: tuple(pair for pair in loads[name]["mask"] if pair not in shared and _is_of(pair, loop["induction"]))
         for name in loads
@@ -66,7 +68,7 @@ def _by_rows(loop: Op, mapped: set[str], fresh: Callable[[str], str]) -> tuple[O
     made, moved = list[Op](), set[str]()
     for mask, found in groupby(loop.body.ops, row):
         run = tuple(found)
-        if not mask or not _LEAST <= len(run) <= _MOST:
+        if not mask or not _LEAST <= len(run) <= _MOST or not _are_chains(run, loop.body):
             made += run
             continue
         inside = _loads_of(run, loop.body.ops, loads)
@@ -75,6 +77,13 @@ def _by_rows(loop: Op, mapped: set[str], fresh: Callable[[str], str]) -> tuple[O
     if not moved:
         return loop.body.ops
     return tuple(op for op in made if not (op.is_(LOAD) and op.result.name in moved))
+
+
+def _are_chains(run: Sequence[Op], body: Region) -> bool:
+    """Whether what one of these products adds up to is for the next one alone, but for the last of each sum."""
+    uses = Counter(value.name for values in (body.yields, *(op.operands for op in body.ops)) for value in values)
+    added = {op.operands[2].name for op in run}
+    return all(uses[op.result.name] == 1 for op in run if op.result.name in added)
 
 
 def _is_of(pair: tuple[Expr, Expr], induction: str) -> bool:
