@@ -54,6 +54,9 @@ GROUPED = {
     "vectors of four": ((2, 9, 17, 64), (64, 3, 3), 4),
     "of two": ((1, 8, 7, 32), (32, 3, 3), 8),
     "of one": ((2, 6, 9, 48), (48, 3, 3), 16),
+    "more than a workgroup has": ((1, 6, 9, 96), (96, 3, 3), 4),
+    "more pairs": ((1, 6, 9, 96), (96, 3, 3), 8),
+    "more of one": ((1, 6, 9, 96), (96, 3, 3), 16),
 }
 """Images N, H, W, C, filters O, R, S and channels of a group."""
 DEPTHWISE = {
@@ -61,6 +64,7 @@ DEPTHWISE = {
     "odd channels": ((1, 13, 7, 37), (3, 3)),
     "wide": ((1, 12, 61, 32), (5, 3)),
     "single pixels": ((2, 6, 5, 3), (1, 1)),
+    "more channels than a tile": ((2, 9, 5, 544), (3, 3)),
 }
 """Images N, H, W, C and filters R, S."""
 

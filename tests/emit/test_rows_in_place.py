@@ -9,7 +9,7 @@ import pytest
 from tests.kernels import SPECS
 from wavespec.cases_on_machines import cases_on
 from wavespec.pipeline import emit
-from wavespec.schema import load
+from wavespec.schema import load, loads
 from wavespec.schema.cases import case_for_sizes
 from wavespec.schema.resolve import complete_sizes
 from wavespec.targets.machine import machines
@@ -38,3 +38,14 @@ def test_a_step_reads_one_word_of_each_row_and_checks_nothing(name: str, images:
     assert len(words) == rows
     assert not any(re.search(r"select|cmpi|divui|remui|masked", line) for line in loop)
     assert sum("arith.addi" in line for line in loop) <= rows + 3, "one address each, and what the weights take"
+
+
+def test_vectors_of_a_window_are_chosen_once_for_all_channels() -> None:
+    text = (SPECS / "conv2d_depthwise.wave.yaml").read_text(encoding="utf-8").replace("[bf16, f16, f32]", "[f32]")
+    spec = loads(text, "conv2d_depthwise.wave.yaml", SPECS)
+    sizes = complete_sizes(spec, {"N": 8, "H": 14, "W": 14, "C": 512, "R": 3, "S": 3})
+    lines = emit(case_for_sizes(cases_on(spec, "cpu", (AVX512,)), sizes).spec, AVX512).text.splitlines()
+    pixels = [at for at, line in enumerate(lines) if '"llvm.load"' in line]
+    assert len(pixels) == (7 + 2) * (2 + 2), "two rows of seven columns"
+    start = max(at for at in range(pixels[0]) if "scf.for" in lines[at])
+    assert not any(re.search(r"select|cmpi", line) for line in lines[start : pixels[-1]])

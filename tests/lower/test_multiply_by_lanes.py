@@ -19,7 +19,7 @@ from wavespec.targets.machine import variants
 
 MACHINES = {machine.variant: machine for machine in variants("cpu")}
 PIXELS, TAPS = 7, 9
-SMALL: Sizes = {"N": 1, "H": 2, "W": 8, "C": 16, "O": 16, "R": 3, "S": 3, "D": 4}
+SMALL: Sizes = {"N": 1, "H": 2, "W": 8, "C": 32, "O": 32, "R": 3, "S": 3, "D": 4}
 DIVIDED = """apiVersion: wavespec/v1
 kind: Kernel
 name: divided

@@ -16,7 +16,8 @@ from wavespec.targets.machine import variants
 
 MACHINES = {machine.variant: machine for machine in variants("cpu")}
 PAIRS = MACHINES["x86_64_v4_bf16"]
-COLUMNS, TAPS = 7, 9
+ROWS, COLUMNS, TAPS = 2, 7, 9
+"""Of a wave of the first case, and of its windows."""
 SMALL: Sizes = {"N": 1, "H": 5, "W": 6, "C": 32, "R": 3, "S": 3}
 SUMMED = """apiVersion: wavespec/v1
 kind: Kernel
@@ -56,15 +57,15 @@ def summed(further: str = "") -> Kernel:
 def test_a_window_takes_two_thirds_of_the_products_and_columns_share_vectors() -> None:
     kernel = lower(depthwise()[1][0].spec, PAIRS)
     rows_together = 2  # of three
-    assert len(dots(kernel)) == COLUMNS * TAPS * rows_together // 3
+    assert len(dots(kernel)) == ROWS * COLUMNS * TAPS * rows_together // 3
     made = [op for op in kernel.walk() if op.is_(TRANSPOSE)]
-    assert len(made) == (COLUMNS + 2) * rows_together + 3 * rows_together, "of pixels, and of taps"
+    assert len(made) == ((COLUMNS + 2) * ROWS + 3) * rows_together, "of pixels, and of taps"
     assert not any(op.is_(ELEMENTWISE) for op in kernel.walk())
 
 
 def test_pairs_are_one_shuffle() -> None:
     text = emit(depthwise()[1][0].spec, PAIRS).text
-    assert text.count(": vector<16xi16>, vector<16xi16>") == (COLUMNS + 2 + 3) * 2
+    assert text.count(": vector<16xi16>, vector<16xi16>") == ((COLUMNS + 2) * ROWS + 3) * 2
 
 
 @pytest.mark.parametrize("variant", ["x86_64_v3", "x86_64_v4", "aarch64_v8"])
@@ -79,7 +80,7 @@ def test_sums_begin_with_their_other_term() -> None:
 
 
 @pytest.mark.parametrize("variant", ["x86_64_v4_bf16", "x86_64_amx", "aarch64_v8_6", "x86_64_v4"])
-@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize("number", [0, 1, 3])
 def test_windows_are_right(variant: str, number: int) -> None:
     subject, cases = depthwise()
     sizes, machine, case = subject.complete(SMALL), MACHINES[variant], cases[number]

@@ -82,3 +82,15 @@ def test_waves_whose_lanes_multiply_stand_apart_as_well() -> None:
     )
     assert after.count("= dot") == 2
     assert after.count("valid") == 4  # of the waves that stick out alone
+
+
+def test_many_written_out_products_stand_there_once() -> None:
+    """Beside so many a check is nothing, and the code would be twice as much."""
+    product = '%c = dot %a, %a, %b {instruction = "lanes_f32", runs = 1, start = 0} : f32x16'
+    others = "\n".join(product.replace("%c", f"%c{number}") for number in range(300))
+    body = waves("0", ALL, True, "a", "b").replace("store %b", f"{others}\n      store %c0")
+    nested = body.replace(
+        "yield", 'for {induction = "row", lower = [0], step = [1], unroll = 1, upper = [2]} () do\nyield\nend\nyield'
+    )
+    for kernel in map(ROW.kernel, (body, nested)):
+        assert PeelWaves()(kernel, CPU) is kernel

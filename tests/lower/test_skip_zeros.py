@@ -90,3 +90,10 @@ def test_whole_steps_end_in_front_of_the_end(beyond: int, left: int) -> None:
     body = product(masks=(check,) * 8).replace("upper = [64]", end).replace("step = [1]", "step = [2]")
     assert "step = [2]" in body
     assert TAPS.after(DropChecks(), CPU, body).count("[C]") == left
+
+
+@pytest.mark.parametrize(("end", "left"), [("C//16 - wg0*4", 0), ("C//16 - wg0*4 + 1", 8)])
+def test_waves_of_several_elements_end_where_their_dim_does(end: str, left: int) -> None:
+    check = "mask = (([wg0], [P],), ([in_K*16 + wg0*64], [C],),)"
+    body = product(masks=(check,) * 8).replace("upper = [64]", f"upper = [min({end}, 4)]")
+    assert TAPS.after(DropChecks(), CPU, body).count("[C]") == left

@@ -49,7 +49,7 @@ def test_cache_lines_of_one_pixel_lie_side_by_side() -> None:
 
 
 def test_pixels_that_windows_share_are_read_once() -> None:
-    pixels, windows = (7 + 2) * 3, 7 * 3 * 3
+    pixels, windows = (7 + 2) * (2 + 2), 7 * 2 * 3 * 3
     assert len(loads_of("conv2d_depthwise", "x")) == pixels < windows, "16 channels are one register"
 
 

@@ -14,11 +14,11 @@ from wavespec.emit.masked_words import MaskedWords, are_words
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.places_inside import PlacesInside
 from wavespec.emit.registers import Part, vector_type
-from wavespec.emit.rows_in_place import Rows, rows_of
+from wavespec.emit.rows_in_place import WORD_BYTES, Rows, rows_of
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, MMA, STORE
+from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, DOT, ELEMENTWISE, LOAD, MMA, STORE
 
 _ZERO_ACCESSES = 4
 """Accesses side by side that may read zeros together."""
@@ -59,7 +59,7 @@ class CpuMemory(Emitter):
         if stop > start + 1:
             if first.is_(ACCUMULATE):
                 self._accumulated(ops[start:stop])
-            elif not any(op.is_(MMA) for op in ops) or not self._along_rows(ops[start:stop]):
+            elif not self._along_rows(ops[start:stop], ops):
                 self._checked(ops[start:stop])
         return stop if stop > start + 1 else start
 
@@ -267,10 +267,14 @@ class CpuMemory(Emitter):
             name = self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
         self.values[op.result.name] = (Part(name, vector.elements),)
 
-    def _along_rows(self, ops: Sequence[Op]) -> bool:
-        """Load from rows whose addresses are chosen around the loop that walks along them, if these are such rows."""
+    def _along_rows(self, ops: Sequence[Op], step: Sequence[Op]) -> bool:
+        """Load from rows whose addresses are chosen around the loop that walks along them, if these are such rows: words
+        that a step multiplies as matrices, or vectors that it computes with."""
+        if not all(self._may_read_zeros(op) for op in ops):
+            return False
         memory = self.function.memory_of(ops[0])
-        may_be = all(self._may_read_zeros(op) for op in ops)
+        are_words = ops[0].result.vector.elements * memory.dtype.bytes <= WORD_BYTES
+        may_be = any(op.is_(MMA) if are_words else op.is_(DOT, ELEMENTWISE) for op in step)
         rows = rows_of(ops, memory.dtype.bytes, _ROW_OF_ZEROS, self.indices) if may_be else None
         if rows is None:
             return False

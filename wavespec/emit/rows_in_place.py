@@ -16,7 +16,7 @@ from wavespec.ir.expr import Expr, const, total
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread import decisive
 
-_WORD_BYTES = 4
+WORD_BYTES = 4
 """Of an element, or a group of them along k, which a product spreads over a vector."""
 
 
@@ -35,11 +35,7 @@ def rows_of(ops: Sequence[Op], bytes_: int, most: int, indices: Indices) -> Rows
     """What loads of one size have in common, or None where they are no rows of at most so many bytes."""
     first, depth = ops[0], max(indices.depth_of(op["offset"].symbols) for op in ops)
     size = first.result.vector.elements * bytes_
-    if (
-        depth == 0
-        or size > _WORD_BYTES
-        or any(op["memory"] != first["memory"] or op.result.vector != first.result.vector for op in ops)
-    ):
+    if depth == 0 or any(op["memory"] != first["memory"] or op.result.vector != first.result.vector for op in ops):
         return None
     starts, ways = zip(*(_start_and_way(op["offset"], depth, indices) for op in ops), strict=True)
     along = ways[0] * bytes_
@@ -51,7 +47,7 @@ def rows_of(ops: Sequence[Op], bytes_: int, most: int, indices: Indices) -> Rows
     if around >= depth or along.high + size > most:
         return None
     lines = [op.with_(offset=start, mask=mask) for op, start, mask in zip(ops, starts, masks, strict=True)]
-    return Rows(lines, run_of(lines, bytes_, indices), along, around)
+    return Rows(lines, run_of(lines, bytes_, indices) if size <= WORD_BYTES else None, along, around)
 
 
 def _start_and_way(offset: Expr, depth: int, indices: Indices) -> tuple[Expr, Expr]:

@@ -62,6 +62,7 @@ from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.shorten_sums import ShortenSums
 from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.skip_nan import SkipNan
+from wavespec.lower.skip_rows import SkipRows
 from wavespec.lower.skip_zeros import SkipZeros
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_chains import SplitChains
@@ -145,6 +146,7 @@ PASSES: tuple[Pass, ...] = (
     DropChecks(),
     ShortenSums(),
     SkipZeros(),
+    SkipRows(),
     SumBiasOnce(),
     AnnounceRows(),
     AnnounceColumns(),

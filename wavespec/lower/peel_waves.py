@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 from wavespec.ir.expr import Expr, at_most, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.rewriting import copied
-from wavespec.ir.thread_ops import ATOMIC, FOR, LOAD, MMA, STORE
+from wavespec.ir.thread_ops import ATOMIC, DOT, FOR, LOAD, MMA, STORE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
@@ -18,14 +18,14 @@ from wavespec.targets.machine import Machine
 _MOST_OPS: Final = 1000
 """Of what stands twice: compilers take a second for as many."""
 _MOST_AT_ONCE: Final = 256
-"""The same where no loop is inside: a check for all of it is then little beside what is done."""
+"""The same where no loop is inside, or products are written out: a check for all of it is then little beside what is
+done."""
 
 
 class PeelWaves(Pass):
     """Run the waves that lie inside of a tensor without bound checks, and those behind them with.
 
     Before: a loop over waves loads and stores as much of a row as there is (``valid``), which the last wave alone may
-            have less of than it could.
             have less of than it could; or combines elements at places of data, and asks for each whether it is there.
     After:  the loop stands there twice: up to the first wave that sticks out of its row, with plain accesses, and from
             there on as it was.  Loops of products of matrices stay one, and such of very much code.
@@ -44,7 +44,8 @@ class PeelWaves(Pass):
 
 def _peeled(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, ...]:
     inside = [op for op in loop.walk() if op is not loop]
-    most = _MOST_OPS if any(op.is_(FOR) for op in inside) else _MOST_AT_ONCE
+    is_in_loops = any(op.is_(FOR) for op in inside) and not any(op.is_(DOT) for op in inside)
+    most = _MOST_OPS if is_in_loops else _MOST_AT_ONCE
     if loop.operands or loop["step"] != const(1) or len(inside) > most or any(op.is_(MMA) for op in inside):
         return (loop,)
     found = [*_rooms(loop, inside, kernel)]

@@ -37,7 +37,7 @@ class SkipZeros(Pass):
 
         def change(op: Op) -> tuple[Op, ...]:
             checks = _checks_of_all(op, mapped)
-            return (op.with_(upper=op["upper"] * _one_where(checks)) if checks else op,)
+            return (op.with_(upper=op["upper"] * one_where(checks)) if checks else op,)
 
         return replace(kernel, body=rewrite(kernel.body, change, FOR))
 
@@ -80,7 +80,7 @@ def _loads(value: Value, made: Mapping[str, Op]) -> list[Op]:
     return [load for part in parts for load in part] if all(parts) else []
 
 
-def _one_where(checks: Mask) -> Expr:
+def one_where(checks: Mask) -> Expr:
     """1 where all of them hold, else 0."""
     beyond = const(0)
     for left, right in checks:
