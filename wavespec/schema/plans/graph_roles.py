@@ -380,11 +380,9 @@ class GraphRoles:
 
     def _are_along(self, whole: Collection[str]) -> bool:
         """Whether the largest tensors that are read have their elements side by side along a whole dim."""
-        read = [
-            (len(shape), shape[-1]) for op in every(Read, self.ops) if (shape := self.spec.tensors[op.tensor].shape)
-        ]
-        most = max((count for count, _ in read), default=0)
-        return any(last in whole for count, last in read if count == most)
+        read = [self.spec.tensors[op.tensor].shape for op in every(Read, self.ops)]
+        most = max(map(len, read), default=0)
+        return most > 0 and any(shape[-1] in whole for shape in read if len(shape) == most)
 
     def _read_across(self, results: Sequence[str], columns: str) -> str:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""
