@@ -405,7 +405,8 @@ def ema_update(mean: Tensor, x: Tensor) -> Tensor:
 
 
 def grad_norm(x: Tensor) -> Tensor:
-    return torch.norm(x, dtype=wide(x[:0]).dtype)
+    norm: Any = torch.linalg.vector_norm  # pyright: ignore[reportUnknownMemberType]
+    return norm(x, dtype=wide(x[:0]).dtype)
 
 
 def top_p_mask(p: Tensor) -> tuple[Tensor, Tensor]:

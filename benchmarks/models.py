@@ -173,8 +173,7 @@ class _Case:
     def __init__(self, kernel: Kernel, contest: Contest, sizes: Sizes, device: str) -> None:
         self.kernel, self.contest, self.device = kernel, contest, device
         self.sizes = _complete(kernel.artifact, {**sizes, **_whole(contest)})
-        seed: Any = torch.manual_seed
-        seed(7)
+        torch.manual_seed(7)  # pyright: ignore[reportUnknownMemberType]
         self.inputs = [self._made(one.name, one.shape(self.sizes), _TYPES[one.dtype]) for one in kernel.artifact.inputs]
 
     def _made(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -150,7 +150,7 @@ class GraphRoles:
             alone=tuple(dim for dim in results if dim not in {rows, columns}),
             walked=tuple(dim for dim in self.loops if dim != steps),
             whole=whole,
-            along=any(dims[-1] in whole for op in every(Read, self.ops) if (dims := self.types[op.name].dims)),
+            along=self._are_along(whole),
             operands=self._tensors_across(across) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),
@@ -377,6 +377,12 @@ class GraphRoles:
         """Of tensors whose elements lie side by side along a dim, the most dims that what is read of one has."""
         read = [self.types[op.name].dims for op in every(Read, self.ops)]
         return max((len(dims) for dims in read if dims[-1:] == (last,)), default=0)
+
+    def _are_along(self, whole: Collection[str]) -> bool:
+        """Whether the largest tensors that are read have their elements side by side along a whole dim."""
+        read = [self.spec.tensors[op.tensor].shape for op in every(Read, self.ops)]
+        most = max(map(len, read), default=0)
+        return most > 0 and any(shape[-1] in whole for shape in read if len(shape) == most)
 
     def _read_across(self, results: Sequence[str], columns: str) -> str:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""
