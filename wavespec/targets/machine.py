@@ -256,7 +256,7 @@ class Machine:
     clusters: Mapping[int, int] = field(default_factory=dict[int, int])
     """Workgroups that can write each other's shared memory: how many such clusters run at the same time."""
     raster_group: int = 0
-    """Workgroups along grid axis 0 that run together with their neighbours along axis 1."""
+    """Workgroups along grid axis 0 that run together with their neighbours along axis 1; 0 = as axes come."""
     chiplets: int = 1
     """Parts of the device with a cache each, to which consecutive workgroups go in turns."""
     resources: Resources | None = None
