@@ -73,6 +73,6 @@ def test_a_compilation_that_fails_is_closed_without_a_search_for_cycles() -> Non
     try:
         with pytest.raises(CompilerFailure):
             compile_module("func.func @f() -> i32 { return }", "")
-        assert not [one for one in gc.get_objects() if isinstance(one, Session) and one._session_p]
+        assert not [one for one in gc.get_objects() if type(one) is Session and one._session_p]
     finally:
         gc.enable()
