@@ -121,6 +121,7 @@ class _Serializer:
                 rest = ops[number + 1 :]
                 before, loop, after = self.without_carried(op, rest) if op.operands else ([], op, rest)
                 return self.nest(ops[:number] + before) + self.block_loop(loop) + self.block(after)
+            self._note(op)  # what stands before a loop says how many wave loops its values need
         return self.nest(ops)
 
     def block_loop(self, op: Op) -> tuple[Op, ...]:
