@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.kernels import subjects, tensors_of
 from wavespec.pipeline import best_variant, build
 from wavespec.runtime.kernel import Kernel
@@ -11,6 +13,7 @@ from wavespec.schema.language.expressions import Num
 SIZES = {"T": 70, "S": 70, "H": 2, "G": 2, "D": 64, "E": 64, "L": 3}
 
 
+@pytest.mark.rare
 def test_waves_that_read_their_rows_in_front_of_a_loop_carry_sums_of_their_own() -> None:
     """Two waves of eight queries had one maximum and one sum between them: the first one's were lost."""
     (subject,) = (one for one in subjects("cpu") if one.name == "attention_ragged_full")

@@ -79,6 +79,7 @@ def test_rows_are_skipped_where_waves_run_one_after_another() -> None:
     assert not SkipRows().applies_to(NVIDIA)
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("variant", ["x86_64_v4_bf16", "aarch64_v8_6"])
 def test_groups_of_sixteen_are_right(variant: str) -> None:
     subject, found = cases("conv2d_grouped")
