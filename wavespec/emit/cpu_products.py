@@ -219,7 +219,10 @@ class CpuProducts(Emitter):
                 left, right = (self.text.op(f"arith.extsi {one} : {narrow} to {lanes}") for one in (left, right))
             product = self.text.op(f"arith.{'mulf' if row.acc.dtype.is_float else 'muli'} {left}, {right} : {lanes}")
             return self.text.op(f"{_add(row)} {total}, {product} : {lanes}")
-        operand = vector_type(row.b.dtype, self.machine.vector_bytes // row.b.dtype.bytes)
+        bits, whole = width * row.acc.dtype.bits, 8 * self.machine.vector_bytes
+        operand = vector_type(row.b.dtype, bits // row.b.dtype.bits)
+        if bits < whole and intrinsic.endswith(f".{whole}"):  # its name ends with the bits of its vectors
+            intrinsic = f"{intrinsic.removesuffix(str(whole))}{bits}"
         if "pmadd" in intrinsic:
             product = self.text.op(
                 f'llvm.call_intrinsic "{intrinsic}"({left}, {right}) : ({operand}, {operand}) -> {lanes}'
