@@ -145,8 +145,7 @@ def _row(kernel: Kernel, name: str, sizes: Sizes, arguments: argparse.Namespace)
     calls: dict[str, Call] = {"wavespec": case.ours, "torch": case.theirs}
     if arguments.compile:
         torch.compiler.reset()
-        compiler: Any = getattr(torch, "compile")  # noqa: B009 - its type is partly unknown
-        compiled = compiler(contest.torch, dynamic=False)
+        compiled: Any = torch.compile(contest.torch, dynamic=False)  # pyright: ignore[reportUnknownMemberType]
         calls["compiled"] = lambda: compiled(*case.inputs)
     times = (gpu_times if arguments.device == "cuda" else thread_times)(calls, arguments.seconds)
     mine = times["wavespec"]

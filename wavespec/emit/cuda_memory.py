@@ -115,9 +115,8 @@ class CudaMemory(Emitter):
 
         lines = self.function.nested(inside)
         result = self.text.name()
-        if op.get("idle") or (
-            self.has_many_ends and op.get("around")
-        ):  # who takes it leaves out what is not in the row
+        leaves_out = self.has_many_ends and op.get("around")  # who takes it does so with what is not in the row
+        if op.get("idle") or leaves_out:
             zero = self.text.op(f"llvm.mlir.undef : {type_}", depth=0)
         self.text.branch(condition, lines, [f"  scf.yield {zero} : {type_}"], head=f"{result} = ", types=[type_])
         self.values[op.result.name] = (Part(result, size),)

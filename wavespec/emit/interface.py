@@ -109,12 +109,10 @@ def _threads(kernel: Kernel) -> SizeExpr:
 
 def _unlaunched_bytes(kernel: Kernel) -> SizeExpr:
     """What lanes would have of their own in shared memory whose wave is not launched."""
+    if kernel.launched is None:
+        return 0
     own = sum(memory.bytes_of(memory.elements.value) for memory in kernel.memories if memory.own)
-    return (
-        0
-        if kernel.launched is None
-        else expr_to_size((kernel.wave_count - kernel.launched) * (own // kernel.wave_count))
-    )
+    return expr_to_size((kernel.wave_count - kernel.launched) * (own // kernel.wave_count))
 
 
 def _work(kernel: Kernel, resolved: ResolvedKernel, used: Container[str], values: Mapping[str, SizeExpr]) -> SizeExpr:

@@ -58,13 +58,11 @@ class PeelEdges(Pass):
                 return _is_masked(inner, op) and not (kernel.producers and has_products and inner.is_(COPY))
 
             stand_twice = has_products and (kernel.producers or _leaves_out(op, machine))
-
+            has_start = op.get("lower") is not None and kernel.distribution.split == 1 and machine.concurrent_waves
             before, holds = dict[str, Expr](), dict[str, Expr]()
             if stand_twice and kernel.distribution.split == 1:
                 before, holds = (_chosen(op, bounds, bound) for bounds in (holds_from, holds_until))
-            elif has_products or (
-                op.get("lower") is not None and kernel.distribution.split == 1 and machine.concurrent_waves
-            ):
+            elif has_products or has_start:
                 return (op,)
             if not before and not holds and not any(map(is_checked, inside)):
                 return (op,)
