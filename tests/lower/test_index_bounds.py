@@ -94,3 +94,39 @@ def test_beyond_the_edge_no_row_that_there_is_sees_anything() -> None:
     for function, fails in (("le", {"flag"}), ("lt", {"flag"}), ("ge", set[str]())):
         assert fails_beyond([*PLACES, *extents, *rows, elementwise(function, flag, N, last)], "N", sizes) == fails
     assert fails_beyond([*PLACES, *extents, rows[0], elementwise("le", flag, N, sums)], "N", sizes) == set()
+
+
+def number(value_: int) -> Op:
+    return Op("register", (), (value(f"n{value_}", "i32"),), attribute_pairs({"value": value_}))
+
+
+@pytest.mark.parametrize("origin", [0, 1, 6])
+def test_rows_that_are_blocks_of_others_bound_steps_by_their_least(origin: int) -> None:
+    """N against M // 2 + M % 2, whose rows do not go up one by one."""
+    rows, flag = index("M", GROUP * 2 + origin, "M"), value("flag", "bool", "M", "N")
+    parts = [value(name, "i32", "M") for name in ("quotients", "remainders", "places")]
+    ops = [
+        PLACES[0],
+        rows,
+        number(2),
+        elementwise("floor_divide", parts[0], rows.result, value("n2", "i32")),
+        elementwise("remainder", parts[1], rows.result, value("n2", "i32")),
+        elementwise("add", parts[2], *parts[:2]),
+        elementwise("le", flag, N, parts[2]),
+    ]
+    (bound,) = holds_until(ops, "N", "at_N", {}).values()
+    for group in (0, 3):
+        end = bound.evaluate({"wg0": group})
+        least = min(row // 2 + row % 2 for row in range(group * 2 + origin, group * 2 + origin + 4))
+        assert end <= least + 1 and (end == least + 1 or origin % 2), "behind the last place that all rows see"
+
+
+def test_products_that_may_be_larger_than_numbers_of_32_bits_say_nothing() -> None:
+    flag, places = value("flag", "bool", "M", "N"), value("places", "i32", "M")
+    ops = [
+        *PLACES,
+        number(3),
+        elementwise("mul", places, M, value("n3", "i32")),
+        elementwise("le", flag, N, places),
+    ]
+    assert not holds_until(ops, "N", "at_N", {})

@@ -9,11 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.kernels import subjects
 from tests.lower.gemms import NVIDIA
 from tests.sim.planted_bugs import Bug, altered
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import lower
 from wavespec.schema import loads
+from wavespec.schema.resolve import resolve_params
 from wavespec.sim.simt import simulate
 
 SPEC = """
@@ -58,6 +60,13 @@ PLACES: dict[str, Callable[[int, int], int]] = {
     "start + M * 2": lambda group, m: int(STARTS[group]) + m * 2,
     "M + max(M - start - 9, 0) * size(T)": lambda group, m: m + max(m - int(STARTS[group]) - 9, 0) * 150,
     "row": lambda group, m: 80 * group + (m * 3) % 70,
+    "start + M // 32 * 34 + M % 32": lambda group, m: int(STARTS[group]) + m // 32 * 34 + m % 32,
+    "start + M // 16 * 17 + M % 16": lambda group, m: int(STARTS[group]) + m // 16 * 17 + m % 16,
+    "M // 16 * 17 + M % 16 + G * 80": lambda group, m: m // 16 * 17 + m % 16 + group * 80,
+    "M // 16 * 17 + M % 16 + G * 80 + max(M - start, 0) * size(S)": lambda group, m: (
+        m // 16 * 17 + m % 16 + group * 80 + max(m - int(STARTS[group]), 0) * 250
+    ),
+    "M // 4 * 5 + M % 4 + G * 88": lambda group, m: m // 4 * 5 + m % 4 + group * 88,
     "M + G * size(M)": lambda group, m: m + group * 70,
     "M + G * size(M) + max(M - start, 0) * size(S)": lambda group, m: (
         m + group * 70 + max(m - int(STARTS[group]), 0) * 250
@@ -97,6 +106,8 @@ def check(read: str, written: str, plant: Bug = lambda kernel: kernel) -> Kernel
         ("M + max(M - start - 9, 0) * size(T)", True),
         ("start + M * 2", False),
         ("row", False),
+        ("start + M // 32 * 34 + M % 32", True),
+        ("start + M // 16 * 17 + M % 16", False),  # boxes of few rows, in each step
     ],
 )
 def test_rows_at_loaded_places(read: str, by_box: bool) -> None:
@@ -113,6 +124,37 @@ def test_rows_written_at_loaded_places(written: str, by_box: bool) -> None:
     kernel = check("start + M", written)
     assert any(op.name == "bulk_store" for op in kernel.walk()) == by_box
     assert any(op.name == "store" and op["memory"] == "y" for op in kernel.walk()), "partial tiles"
+
+
+@pytest.mark.parametrize(
+    ("written", "rows"),
+    [
+        ("M // 16 * 17 + M % 16 + G * 80", 16),
+        ("M // 16 * 17 + M % 16 + G * 80 + max(M - start, 0) * size(S)", 16),
+        ("M // 4 * 5 + M % 4 + G * 88", 0),  # boxes begin where a swizzle begins anew
+    ],
+)
+def test_rows_that_are_written_in_pieces(written: str, rows: int) -> None:
+    kernel = check("start + M", written)
+    assert {op["box"][0] for op in kernel.walk() if op.name == "bulk_store"} == ({rows} if rows else set())
+    assert any(op.name == "store" and op["memory"] == "y" for op in kernel.walk()), "partial tiles"
+
+
+def test_pieces_in_another_order_show() -> None:
+    other = altered("bulk_store", "offset", lambda offset: offset + 16 * 64)
+    with pytest.raises(AssertionError):
+        check("start + M", "M // 16 * 17 + M % 16 + G * 80", other)
+
+
+def test_what_no_loop_copies_again_has_boxes_of_few_rows() -> None:
+    """Queries of four heads, 16 tokens of each for a wave; keys and values are copied in each step."""
+    (subject,) = (one for one in subjects("sm_90") if one.name == "attention_extend")
+    cases = [case.spec for case in subject.cases("sm_90") if "H_by_4" in case.spec.dims]
+    packed = next(spec for spec in cases if resolve_params(spec)["BLOCK_D"] == 128)
+    kernel = lower(packed, FEW)
+    boxes = {(op["source"], op["box"][0], op["box"][1]) for op in kernel.walk() if op.name == "bulk_copy"}
+    assert boxes >= {("q", 16, 1), ("k", 128, 1)}
+    assert {op["box"][:2] for op in kernel.walk() if op.name == "bulk_store"} == {(16, 1)}
 
 
 def test_rows_that_a_mapping_leaves_out_are_zeros_whatever_is_there() -> None:

@@ -26,7 +26,8 @@ def walking(name: str, machine: Machine = FEW, case: int = 0) -> Kernel:
     return lower(subject.cases("sm_90")[case].spec, machine, after="persist-workgroups")
 
 
-EXTEND, PAGED = walking("attention_extend", case=1), walking("attention_paged")
+ONE_BY_ONE = 4  # of heads of up to 64 elements, which are no rows of one tile
+EXTEND, PAGED = walking("attention_extend", case=ONE_BY_ONE), walking("attention_paged")
 
 
 @dataclass

@@ -104,6 +104,20 @@ def test_limits_of_several_whole_dims_are_of_each() -> None:
     assert producers(case_of(spec, B=32, H=128, N=4096, E=512, R=64)) == 1
 
 
+def test_keys_that_are_values_as_well_leave_room_for_more_of_them() -> None:
+    """One tile of them is both operands; queries wait beside two of these."""
+    sizes = {"B": 32, "H": 128, "N": 4096, "E": 512, "R": 64}
+    latent = case_of(spec_of("mla_decode"), **sizes)
+    assert tile(latent, "N") == 64 and latent.spec.schedule is not None and latent.spec.schedule.stages == 2
+    apart = changed(
+        "mla_decode",
+        ("  k_rope:", "  values: {shape: [B, N, E], dtype: bf16}\n  k_rope:"),
+        ("- k_tile: {read: k_rope}", "- k_tile: {read: k_rope}\n        - v_tile: {read: values}"),
+        ("[weight, c_tile,", "[weight, v_tile,"),
+    )
+    assert tile(case_of(apart, **sizes), "N") <= 32
+
+
 def test_keys_that_are_decoded_have_no_waves_that_only_copy() -> None:
     """They were handed on through shared memory, which had no room for them."""
     spec = spec_of("attention_i8_cache_decode")

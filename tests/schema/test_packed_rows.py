@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,115 @@ def test_the_kernel_for_all_sizes_has_its_own_rows() -> None:
     case = "    cases:\n      - when: [M <= 16]\n        schedule"
     with pytest.raises(WavespecError, match="it is for some sizes of a call"):
         spec_of((case, "    schedule"))
+
+
+ENDED = """apiVersion: wavespec/v1
+kind: Kernel
+name: ended_scores
+dims: {T: {}, H: {}, G: {}, D: {max: 64}, N: {}, L: {min: 1}, B: {equals: L - 1}, M: {equals: T}}
+tensors:
+  q: {shape: [T, H, D], dtype: f16, space: shared}
+  k: {shape: [G, N, D], dtype: f16, space: shared}
+  starts: {shape: [L], dtype: i32, values: {min: 0, max: T, order: sorted}}
+  y: {shape: [T, H, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: N, tile: 32, axis: 0}
+  - {workgroup: H, tile: 1, axis: 0}
+  - {workgroup: B, tile: 1, axis: 2}
+  - {workgroup: M, tile: 128, axis: 1}
+  - {wave: M, tile: 64}
+  - {tiling: D, tile: 64}
+  - {hardware: {mma: auto}}
+graph:
+  - first: {read: starts, dims: [B], at: {L: B}}
+  - beyond: {read: starts, dims: [B], at: {L: B + 1}}
+  - batch:
+      if: start(M) < beyond - first
+      body:
+        - a: {read: q, dims: [B, H, M, D], at: {T: first + M}}
+        - b: {read: k, dims: [B, H, N, D], at: {G: "H * size(G) // size(H)"}}
+        - zero: {register: [B, H, M, N], dtype: f32, value: 0}
+        - scores: {mma: [a, b, zero]}
+        - result: "scores + f32(index(M) + 100 * index(H))"
+        - write: result
+          to: y
+          at: {T: "first + M + max(first + M + 1 - beyond, 0) * size(T)"}
+targets:
+  TARGET:
+    cases:
+      - when: [H % (G * 4) == 0]
+        constraints:
+          - {workgroup: N, tile: 32, axis: 0}
+          - {workgroup: H, tile: 1, axis: 0}
+          - {workgroup: B, tile: 1, axis: 2}
+          - {workgroup: M, tile: 128, axis: 1, order: count - 1 - index, end: beyond - first}
+          - {wave: M, tile: 64}
+          - {tiling: D, tile: 64}
+          - {hardware: {mma: auto}}
+          - {assume: H % (G * 4) == 0}
+        schedule: {pack: {M: [H, ASKED]}, workgroups: {persistent: true, count: 4}}
+"""
+
+
+def ended(target: str = "sm_90", *changes: tuple[str, str], asked: int = 4) -> TargetCase:
+    text = ENDED.replace("TARGET", target).replace("ASKED", str(asked))
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return cases_for_target(loads(text, "ended.wave.yaml"), target)[0]
+
+
+def test_rows_of_neighbours_are_as_many_of_each_in_a_wave() -> None:
+    spec = ended().spec
+    text = dump_yaml(spec)
+    assert "  H_by_4: {equals: H // 4}\n" in text and "  H_M: {equals: (M + 15) // 16 * 64}\n" in text
+    assert (
+        "{workgroup: H_M, tile: 128, axis: 1, order: count - 1 - index, end: (beyond - first + 15) // 16 * 64}" in text
+    )
+    assert "if: start(H_M) < (beyond - first + 15) // 16 * 64\n" in text, "as the tiles end, so that it is no branch"
+    assert "at: {T: first + (H_M // 64 * 16 + H_M % 16), H: H_by_4 * 4 + H_M % 64 // 16}" in text
+    assert "- b: {read: k, dims: [B, H_by_4, N, D], at: {G: H_by_4 * size(G) // size(H_by_4)}}\n" in text
+    assert "index(M)" not in text and "index(H)" not in text and "pack" not in text
+    assert loads_plain(text) == spec
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+@pytest.mark.parametrize(("heads", "groups", "starts"), [(8, 1, [0, 3, 3, 40]), (4, 1, [0, 70, 71]), (8, 2, [2, 34])])
+def test_results_of_tiles_that_end_are_those_of_heads_one_by_one(
+    target: str, heads: int, groups: int, starts: list[int]
+) -> None:
+    case, machine = ended(target), machines(target)[0]
+    tokens = starts[-1] + 1
+    sizes = {"T": tokens, "H": heads, "G": groups, "D": 40, "N": 37, "L": len(starts)}
+    random = torch.Generator().manual_seed(0)
+    q, k = (torch.randint(-3, 4, shape, generator=random).half() for shape in ((tokens, heads, 40), (groups, 37, 40)))
+    given = (("q", q, "f16"), ("k", k, "f16"), ("starts", torch.tensor(starts, dtype=torch.int32), "i32"))
+    arrays = {name: tensor_to_elements(tensor, dtype) for name, tensor, dtype in given}
+    arrays["y"] = tensor_to_elements(torch.zeros(tokens, heads, 37), "f32")
+    report = simulate(lower(case.spec, machine), machine, arrays, complete_sizes(case.spec, sizes))
+    assert report.ok, report.render()
+    expected = torch.einsum("thd,hnd->thn", q.float(), k.float().repeat_interleave(heads // groups, 0))
+    place = torch.zeros(tokens)
+    for start, end in itertools.pairwise(starts):
+        place[start:end] = torch.arange(end - start)
+    expected += (place[:, None] + 100 * torch.arange(heads))[:, :, None]
+    expected[: starts[0]], expected[starts[-1] :] = 0, 0
+    torch.testing.assert_close(elements_to_tensor(report.tensors["y"], "f32"), expected, rtol=0, atol=0)
+
+
+UNSHARED = {
+    "of two groups": ((("- {assume: H % (G * 4) == 0}\n", "- {assume: H % G == 0}\n"),), 4, "4 neighbours may read different elements of 'G'"),
+    "other counts": ((), 8, "8 neighbours may read different elements of 'G'"),
+    "nothing shared": ((("H * size(G) // size(H)", "H"),), 4, "neighbours share nothing that is read"),
+    "parts of a wave": ((("H % (G * 4)", "H % (G * 3)"),), 3, "a wave has no multiple of 3 rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "asked", "why"), UNSHARED.values(), ids=UNSHARED)
+def test_neighbours_that_are_no_rows_of_a_tile_are_refused(
+    changes: tuple[tuple[str, str], ...], asked: int, why: str
+) -> None:
+    with pytest.raises(WavespecError) as caught:
+        ended("sm_90", *changes, asked=asked)
+    found = next(one for one in caught.value.diagnostics if one.code == "pack-not-possible")
+    assert why in found.message and found.span is not None and found.hints

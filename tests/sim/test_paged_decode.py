@@ -25,8 +25,12 @@ def lowered(subject: Subject, case: int, after: str = "") -> Kernel:
     return lower(subject.cases("sm_90")[case].spec, HOPPER, after=after)
 
 
-@pytest.mark.parametrize("keys", [16, 8])
-def test_uneven_lengths_and_whatever_lies_behind_them(keys: int) -> None:
+MANY, OF_16_KEYS = 0, 2
+"""Cases: of more workgroups than run at once, and of pages of 16 keys."""
+
+
+@pytest.mark.parametrize(("keys", "case"), [(16, OF_16_KEYS), (8, None), (16, MANY)])
+def test_uneven_lengths_and_whatever_lies_behind_them(keys: int, case: int | None) -> None:
     counts = [0, 37, 128 + keys]
     sizes = DECODE.complete(SIZES | {"T": keys, "L": 160 // keys, "N": 160})
     q, stored, values, _, count = DECODE.inputs(sizes)
@@ -39,7 +43,7 @@ def test_uneven_lengths_and_whatever_lies_behind_them(keys: int) -> None:
                 tensor[number, max(0, length - place * keys) :] = math.nan
     sizes = dict(sizes) | {"P": page.numel()}
     inputs = (q, stored, values, page, count)
-    case = DECODE.case("sm_90", sizes)
+    case = DECODE.case("sm_90", sizes) if case is None else case
     parts = tuple(simulated(DECODE, lowered(DECODE, case), HOPPER, sizes, inputs))
     joined = COMBINE.complete({dim: sizes[dim] for dim in ("B", "H", "S", "M", "E")})
     (result,) = simulated(COMBINE, lowered(COMBINE, 0), HOPPER, joined, parts)
@@ -53,7 +57,7 @@ def test_uneven_lengths_and_whatever_lies_behind_them(keys: int) -> None:
 
 def test_a_step_reads_the_number_of_each_page_once() -> None:
     """For keys and values, whatever rows of the page a lane copies; values come out of shared memory by matrices."""
-    kernel = lowered(DECODE, 0, "tile-to-thread")
+    kernel = lowered(DECODE, OF_16_KEYS, "tile-to-thread")
     (loop,) = (op for op in kernel.walk() if op.name == "for")
     read = [
         op for op in loop.walk() if op.name == "load" and op["memory"] == "page" and op.results[0].name[:4] == "page"

@@ -23,13 +23,14 @@ from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
 from wavespec.lower.turned_tiles import turned_blocks_of
 from wavespec.ops.index_map import index_of, seen_by
-from wavespec.ops.moved_places import moved_place
+from wavespec.ops.moved_places import moved_place, rows_moved_together
 from wavespec.ops.shifted_rows import shift_of
 from wavespec.ops.tensor_views import as_matrices, as_slabs, as_windows, slab_columns
 from wavespec.targets.machine import Machine
 
 _MAPPED = ("at", "over", "through")
-_FEWEST_ROWS = 32  # of a piece: boxes of fewer take longer to be asked for than lanes take to copy them
+_FEWEST_ROWS = 32  # of a piece: boxes of fewer take longer to be asked for than lanes take to copy them,
+_FEWEST_ROWS_ONCE = 8  # which does not matter where no loop does it again; swizzles begin anew with so many
 Box = tuple[tuple[int, int], ...]
 _VECTORS_OF_ROW = 4  # that a mapping finds side by side, checked and placed together, on the same machines
 _ROWS_AT_ONCE = 16  # rows of a copy whose loads are in flight together, on machines where one lane copies
@@ -128,8 +129,11 @@ def in_pieces(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> tuple
     """A copy for each piece of a tile whose rows a mapping only moves together, such as those of a page: between
     multiples of what it divides the index of a row by.  Empty where the machine copies no such pieces by itself."""
     (row, _), height, tensor = shared.dims, shared.shape[0].value, kernel.memory(op["source"])
-    rows = _rows_of_piece(op, index_of(row), math.gcd(height, dict(op["origin"])[row].divisor))
-    if rows < _FEWEST_ROWS or may_be_empty(kernel, tensor):
+    places = [place for _, place in op.get("at") or ()]
+    places += [place for _, _, at in op.get("through") or () for _, place in at]
+    rows = rows_moved_together(places, index_of(row), math.gcd(height, dict(op["origin"])[row].divisor))
+    is_once = any(one.is_(COPY) and one["memory"] == shared.name for one in kernel.body)
+    if rows < (_FEWEST_ROWS_ONCE if is_once else _FEWEST_ROWS) or may_be_empty(kernel, tensor):
         return ()
     read = {one.result.name for one in kernel.walk() if one.is_(READ) and one["memory"] == shared.name}
     products = [one for one in kernel.walk() if one.is_(MMA) and one["k"] == row]
@@ -153,15 +157,6 @@ def in_pieces(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> tuple
             return ()
         pieces.append(piece)
     return tuple(pieces)
-
-
-def _rows_of_piece(op: Op, index: Expr, most: int) -> int:
-    """How many rows the quotients of a mapping are the same for, where tiles start at multiples of ``most``."""
-    places = [place for _, place in op.get("at") or ()]
-    places += [place for _, _, at in op.get("through") or () for _, place in at]
-    nodes = [node for place in places for node in place.walk() if node.kind in ("floordiv", "mod")]
-    divided = [node.args[1].divisor for node in nodes if index.args[0] in node.args[0].symbols]
-    return math.gcd(most, *divided) if divided else 0
 
 
 def _piece(op: Op, row: str, first: Expr, rows: int) -> Op:

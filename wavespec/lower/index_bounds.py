@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.tile_ops import CAST, ELEMENTWISE, INDEX, REGISTER, SIZE
 
-_Linear = tuple[dict[str, int], Expr]
-"""Coefficients of the elements' places in a tile, by dim, and what is added."""
+
+class _Linear(NamedTuple):
+    """``coefficients`` of the elements' places in a tile, by dim, and what is ``added``: of places that are divided, or
+    multiplied, a function of them (`_element`).  ``growth``: how much larger than a size it may be."""
+
+    coefficients: dict[str, int]
+    added: Expr
+    growth: float = 1
+
+
 _NONE: Final = const(0)
+_ELEMENT: Final = ".element"
+_BY_NUMBERS: Final = ("mul", "floor_divide", "remainder")
+"""Of places with numbers that are the same for all elements; both kinds of division round towards minus infinity."""
 _AT_LEAST: Final = {"le": (1, 0), "lt": (1, 1), "ge": (-1, 0), "gt": (-1, 1)}
 """By comparison: the sign of right minus left, and the least that it may then be."""
 
@@ -32,7 +43,7 @@ def holds_from(ops: Iterable[Op], dim: str, induction: str, outside: Mapping[str
 
 def _bounds(ops: Iterable[Op], dim: str, induction: str, outside: Mapping[str, Expr]) -> dict[str, tuple[int, Expr]]:
     """By the name of a flag: whether it begins (1) or ceases (-1) to hold, and where."""
-    known: dict[str, _Linear] = {name: ({}, one) for name, one in outside.items()}
+    known = {name: _Linear({}, one) for name, one in outside.items()}
     found = dict[str, tuple[int, Expr]]()
     for op in ops:
         if len(op.results) != 1 or op.region is not None:
@@ -58,7 +69,7 @@ def fails_beyond(ops: Iterable[Op], dim: str, sizes: Mapping[str, Expr]) -> set[
         if op.is_(ELEMENTWISE) and op["function"] in _AT_LEAST and all(v.name in known for v in op.operands):
             sign, least = _AT_LEAST[op["function"]]
             left, right = (known[value.name] for value in op.operands)
-            coefficients, most = _sum(((sign, right), (-sign, left)))
+            coefficients, most, _ = _sum(((sign, right), (-sign, left)))
             if coefficients.get(dim, 0) < 0:
                 for other, coefficient in coefficients.items():
                     most += coefficient * (sizes[dim] if other == dim else sizes[other] - 1 if coefficient > 0 else 0)
@@ -75,39 +86,81 @@ def _linear(op: Op, known: Mapping[str, _Linear], *, absolute: bool = False) -> 
         return None
     if op.is_(INDEX):
         ((dim, origin),) = op["origin"]
-        return {dim: 1}, _NONE if absolute else origin
+        return _Linear({dim: 1}, _NONE if absolute else origin)
     if op.is_(SIZE):
-        return {}, op["extent"]
+        return _Linear({}, op["extent"])
     if op.is_(REGISTER):
-        return {}, const(int(op["value"]))
+        return _Linear({}, const(int(op["value"])), 0)
     operands = [known.get(value.name) for value in op.operands]
     if op.is_(CAST):
         return operands[0]
-    if not op.is_(ELEMENTWISE) or op["function"] not in ("add", "sub", "neg") or None in operands:
+    if not op.is_(ELEMENTWISE) or None in operands:
+        return None
+    if op["function"] in _BY_NUMBERS and not absolute:
+        return _by_number(op, *(one for one in operands if one is not None))
+    if op["function"] not in ("add", "sub", "neg"):
         return None
     signs = {"add": (1, 1), "sub": (1, -1), "neg": (-1,)}[op["function"]]
     return _sum((sign, one) for sign, one in zip(signs, operands, strict=True) if one is not None)
 
 
+def _by_number(op: Op, places: _Linear, number: _Linear) -> _Linear | None:
+    """Places divided by a number above 0, or times one where products are no larger than sizes, as those of 32 bits are
+    none otherwise."""
+    by, function = number.added, op["function"]
+    if number.coefficients or not by.is_const or by.value < 1:
+        return None
+    if function == "mul" and places.growth * by.value > 1:
+        return None
+    rest, extents = places.added, dict(zip(op.result.tile.dims, op.result.tile.extents, strict=True))
+    for dim, coefficient in places.coefficients.items():
+        rest += _element(dim, extents.get(dim, 1)) * coefficient
+    if function == "mul":
+        return _Linear({}, rest * by, places.growth * by.value)
+    return (
+        _Linear({}, rest // by, places.growth / by.value) if function == "floor_divide" else _Linear({}, rest % by, 0)
+    )
+
+
+def _element(dim: str, extent: int) -> Expr:
+    """The place of an element in a tile with so many along a dim."""
+    return symbol(f"{dim}{_ELEMENT}", 0, extent - 1)
+
+
+def _least(place: Expr) -> Expr | None:
+    """For the element of a tile for which that is least; None where nobody knows."""
+    found = place
+    for coefficient, term in place.terms():
+        if any(name.endswith(_ELEMENT) for name in term.symbols):
+            part = term * coefficient
+            if part.low is None or any(not name.endswith(_ELEMENT) for name in term.symbols):
+                return None
+            found += part.low - part
+    return found
+
+
 def _sum(parts: Iterable[tuple[int, _Linear]]) -> _Linear:
-    coefficients, rest = dict[str, int](), _NONE
-    for sign, (own, added) in parts:
-        rest += added * sign
+    coefficients, rest, all_ = dict[str, int](), _NONE, 0.0
+    for sign, (own, added, growth) in parts:
+        rest, all_ = rest + added * sign, all_ + growth
         for dim, coefficient in own.items():
             coefficients[dim] = coefficients.get(dim, 0) + sign * coefficient
-    return coefficients, rest
+    return _Linear(coefficients, rest, all_)
 
 
 def _bound(left: _Linear, right: _Linear, sign: int, flag: Value, dim: str, induction: str) -> tuple[int, Expr] | None:
     """For right minus left, times the sign, to be at least 0: its slope along the dim, and the place behind a step at
     most, or the first one of a step at least."""
-    coefficients, rest = _sum(((sign, right), (-sign, left)))
+    coefficients, rest, _ = _sum(((sign, right), (-sign, left)))
     slope = coefficients.pop(dim, 0)
     if abs(slope) != 1:
         return None
     extents = dict(zip(flag.tile.dims, flag.tile.extents, strict=True))
     for other, coefficient in coefficients.items():  # the element of the tile for which it is least
         rest += min(0, coefficient * (extents.get(other, 1) - 1))  # dims that the grid counts one by one are in no tile
+    if any(name.startswith(f"{dim}{_ELEMENT}") for name in rest.symbols) or (least := _least(rest)) is None:
+        return None
+    rest = least
     start = next((node for node in rest.walk() if node.kind == "symbol" and node.args[0] == induction), None)
     if start is None:
         return None

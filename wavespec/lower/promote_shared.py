@@ -40,7 +40,7 @@ from wavespec.lower.tile_properties import (
 from wavespec.lower.turned_tiles import turned_arrangement
 from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by
-from wavespec.ops.moved_writes import moved
+from wavespec.ops.moved_writes import moved, moved_in_pieces
 from wavespec.ops.shifted_rows import ShiftedRows, shifted_rows, with_shifted_rows, with_shifted_slabs
 from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, shared_bytes_of_all, staging_of
 from wavespec.ops.tensor_views import as_lines, as_matrices, as_windows
@@ -182,7 +182,7 @@ class _Staging:
         tile = op.operands[0].tile.dims
         if op.get("at"):
             known = moved(op, kernel) or as_matrices(op, kernel, tile)
-            seen = known or (lines := as_lines(op, kernel, tile))
+            seen = known or (lines := as_lines(op, kernel, tile)) or moved_in_pieces(op, kernel)
             if seen is None:
                 return op
             memory = seen.tile

@@ -3,7 +3,8 @@ out."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from wavespec.ir.expr import Expr, const
@@ -38,6 +39,22 @@ def moved_place(place: Expr, dims: Collection[str]) -> MovedPlace | None:
     if len(along) > 1 or not moving.keys().isdisjoint((kept - steps).symbols):
         return None
     return MovedPlace(along[0] if along else "", kept, tuple(outside))
+
+
+def rows_moved_together(places: Iterable[Expr], index: Expr, most: int) -> int:
+    """How many rows quotients in places are the same for, where tiles start at multiples of ``most``; 0 where there are
+    none."""
+    nodes = [node for place in places for node in place.walk() if node.kind in ("floordiv", "mod")]
+    divided = [node.args[1].divisor for node in nodes if _moves_with(index, node.args[0])]
+    return math.gcd(most, *divided) if divided else 0
+
+
+def _moves_with(index: Expr, place: Expr) -> bool:
+    """Whether a place has an index outside of quotients, between whose multiples these stay."""
+    if place.kind == "floordiv" or index.args[0] not in place.symbols:
+        return False
+    parts = [term for _, term in place.args[1]] if place.kind == "sum" else place.args
+    return place == index or any(isinstance(part, Expr) and _moves_with(index, part) for part in parts)
 
 
 def _guard(term: Expr, moving: Mapping[str, str]) -> Expr | None:

@@ -6,22 +6,20 @@ of tiles are then the elements of M for all of these neighbours, and the grid co
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterator
+from typing import Final
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.language.base import Position
-from wavespec.schema.language.constraints import AnyConstraint, Assume, Tiling, Wave, Workgroup
+from wavespec.schema.language.constraints import Assume, Tiling, Wave, Workgroup
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.index_parser import parse_index
-from wavespec.schema.language.models import Dim, KernelSpec, Schedule
+from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.made_kernels import free_name
 from wavespec.schema.ops import (
-    AnyOp,
     Bitcast,
+    Branch,
     Cast,
     Formula,
     Index,
@@ -36,12 +34,12 @@ from wavespec.schema.ops import (
     walk,
 )
 from wavespec.schema.ops.elementwise import ELEMENTWISE
+from wavespec.schema.packing import Packing
+from wavespec.schema.rows_of_neighbours import Neighbours, obstacles_of_neighbours
 
 _TAKEN: Final = (Bitcast, Cast, Formula, Index, Iterate, Mma, Read, Reduce, Register, Size, Write, *ELEMENTWISE)
 """What a graph with packed rows may have."""
 _LEAVE_OUT = "Leave out 'pack'."
-_INDEX_OF: Final = r"\bindex\(\s*({})\s*\)"
-_PLACE: Final = re.compile(r"size\([^()]*\)|[A-Za-z_][\w.]*")
 
 
 class PackNotPossible(WavespecError, code="pack-not-possible"):
@@ -60,9 +58,11 @@ def packed(spec: KernelSpec) -> KernelSpec:
     schedule = spec.schedule
     assert schedule is not None
     ((rows, (of, shared)),) = schedule.pack.items()
-    for why, hint in _obstacles(spec, rows, of, shared):
+    found = _obstacles(spec, rows, of, shared) if isinstance(shared, str) else _of_count(spec, rows, of, shared)
+    for why, hint in found:
         raise PackNotPossible(schedule.where_key("pack", rows), rows, why, hint)
-    return _Packing(spec, schedule, rows, of, shared).spec_of_rows()
+    packing = _Groups(spec, rows, of, shared) if isinstance(shared, str) else Neighbours(spec, rows, of, shared)
+    return packing.spec_of_rows(schedule)
 
 
 def shared_by(spec: KernelSpec, rows: str, of: str) -> str:
@@ -96,15 +96,32 @@ def _obstacles(spec: KernelSpec, rows: str, of: str, shared: str) -> Iterator[tu
     if whole not in [str(one.condition) for one in spec.constraints if isinstance(one, Assume)]:
         yield f"{quote(of)} may be no multiple of {quote(shared)}", f"Add {{assume: {whole}}} to 'constraints'."
     grid = {one.dim: one for one in spec.constraints if isinstance(one, Workgroup)}
-    if rows not in grid or of not in grid or shared in grid or str(grid[of].tile) != "1":
+    if any(grid[dim].end is not None or grid[dim].order is not None for dim in (rows, of) if dim in grid):
+        yield "its tiles have an order, or an end", "Leave out 'order' and 'end', or write 'pack: {ROWS: [HEADS, 4]}'."
+    elif shared in grid:
+        yield f"the grid counts {quote(shared)}", _LEAVE_OUT
+    yield from _of_any(spec, rows, of, _TAKEN)
+
+
+def _of_count(spec: KernelSpec, rows: str, of: str, count: int) -> Iterator[tuple[str, str]]:
+    """The same of so many neighbours."""
+    for dim in (rows, of):
+        if dim not in spec.dims or not dim.isidentifier():
+            yield f"{quote(dim)} is no dim of the spec", "Write 'pack: {ROWS: [HEADS, 4]}', of dims with names."
+            return
+    yield from obstacles_of_neighbours(spec, rows, of, count)
+    yield from _of_any(spec, rows, of, (*_TAKEN, Branch))
+
+
+def _of_any(spec: KernelSpec, rows: str, of: str, taken: tuple[type, ...]) -> Iterator[tuple[str, str]]:
+    grid = {one.dim: one for one in spec.constraints if isinstance(one, Workgroup)}
+    if rows not in grid or of not in grid or str(grid[of].tile) != "1":
         yield f"the grid does not count {quote(of)} one by one, beside tiles of the rows", _LEAVE_OUT
-    elif any(one.end is not None or one.order is not None for one in (grid[rows], grid[of])):
-        yield "its tiles have an order, or an end", "Leave out 'order' and 'end' in this case."
     for one in spec.constraints:
         if (isinstance(one, Tiling) and one.dim in (rows, of)) or (isinstance(one, Wave) and one.dim == of):
             yield f"{quote(one.dim)} is split in another way, too", _LEAVE_OUT
     for op in walk(spec.graph):
-        if not isinstance(op, _TAKEN) or (isinstance(op, Write) and op.combine):
+        if not isinstance(op, taken) or (isinstance(op, Write) and op.combine):
             yield f"the graph has {quote(op.word)}" + (" with 'combine'" if isinstance(op, Write) else ""), _LEAVE_OUT
         elif isinstance(op, Reduce) and not {rows, of}.isdisjoint(op.along):
             yield f"{quote(op.name)} joins elements along it", _LEAVE_OUT
@@ -115,106 +132,21 @@ def _obstacles(spec: KernelSpec, rows: str, of: str, shared: str) -> Iterator[tu
             yield f"{quote(write.value)} has one of both dims alone", _LEAVE_OUT
 
 
-class _Packing:
-    """The names of rows and groups; where an element of both is in the dims of the spec."""
+class _Groups(Packing):
+    """Rows of all elements of ``of`` that share one of ``shared``, head by head."""
 
-    def __init__(self, spec: KernelSpec, schedule: Schedule, rows: str, of: str, shared: str) -> None:
-        self.spec, self.schedule = spec, schedule
-        self.rows, self.of, self.shared = rows, of, shared
-        self.packed = free_name(spec, f"{of}_{rows}")
-        self.places = {
-            of: f"({shared} * (size({of}) // size({shared})) + {self.packed} // size({rows}))",
-            rows: f"({self.packed} % size({rows}))",
+    def __init__(self, spec: KernelSpec, rows: str, of: str, shared: str) -> None:
+        packed = free_name(spec, f"{of}_{rows}")
+        places = {
+            of: f"({shared} * (size({of}) // size({shared})) + {packed} // size({rows}))",
+            rows: f"({packed} % size({rows}))",
         }
-        self.indices = {
-            of: f"(index({shared}) * (size({of}) // size({shared})) + index({self.packed}) // size({rows}))",
-            rows: f"(index({self.packed}) % size({rows}))",
-        }
+        size = Dim(equals=parse_expression(f"{of} // {shared} * {rows}"))
+        super().__init__(spec, rows, of, shared, packed, places, {packed: size})
         self.groups = _groups(of, shared)
 
-    def spec_of_rows(self) -> KernelSpec:
-        size = Dim(equals=parse_expression(f"{self.of} // {self.shared} * {self.rows}"))
-        update = {
-            "dims": {**self.spec.dims, self.packed: size},
-            "constraints": tuple(map(self._constraint, self.spec.constraints)),
-            "graph": self._body(self.spec.graph),
-            "schedule": self.schedule.model_copy(update={"pack": {}}),
-        }
-        return self.spec.model_copy(update=update)
+    def is_of_all(self, place: Expression) -> bool:
+        return str(place) in self.groups
 
-    def _constraint(self, one: AnyConstraint) -> AnyConstraint:
-        if not isinstance(one, Workgroup | Wave) or one.dim not in (self.rows, self.of):
-            return one
-        return _changed(one, dim=self.packed if one.dim == self.rows else self.shared)
-
-    def _body(self, body: Sequence[AnyOp]) -> tuple[AnyOp, ...]:
-        return tuple(map(self._statement, body))
-
-    def _statement(self, op: AnyOp) -> AnyOp:
-        match op:
-            case Iterate():
-                bounds = {"start": self._bound(op.start), "end": self._bound(op.end)}
-                return _changed(op.with_bodies(self._body), **bounds)
-            case Read():
-                return self._read(op)
-            case Write():
-                return _changed(op, at=self._mapping(self.spec.tensors[op.to].shape, op.at))
-            case Register():
-                return _changed(op, shape=self._dims(op.shape))
-            case Formula():
-                return _changed(op, text=self._text(op.text))
-            case Index() if op.dim in self.places:
-                made = Formula(name=op.name, text=f"{op.dtype}({self._text(f'index({op.dim})')})")
-                made.was_written_at(cast("Mapping[Any, Position]", op.positions))
-                return made
-            case _:
-                return op
-
-    def _read(self, op: Read) -> Read:
-        shape = self.spec.tensors[op.tensor].shape
-        dims = op.dims or shape
-        if {self.rows, self.of}.isdisjoint(dims):
-            return op
-        at = {dim: place for dim, place in op.at.items() if not (dim == self.shared and str(place) in self.groups)}
-        by_group = self.rows not in dims and self.of not in shape and not any(self.of in _words(p) for p in at.values())
-        if by_group and self.shared in shape:  # one for all of a group
-            return _changed(op, dims=tuple(self.shared if dim == self.of else dim for dim in dims), at=at)
-        own = (*dims, self.rows) if self.rows not in dims else dims
-        return _changed(op, dims=self._dims(own), at=self._mapping(shape, op.at))
-
-    def _dims(self, dims: Sequence[str]) -> tuple[str, ...]:
-        names = {self.rows: self.packed, self.of: self.shared}
-        return tuple(names.get(dim, dim) for dim in dims)
-
-    def _mapping(self, shape: Sequence[str], at: Mapping[str, Expression]) -> dict[str, Expression]:
-        plain = {dim: parse_index(dim) for dim in shape if dim in self.places and dim not in at}
-        return {dim: self._place(place) for dim, place in {**at, **plain}.items()}
-
-    def _place(self, place: Expression) -> Expression:
-        """An index with the places of elements in place of the names of dims."""
-        if str(place) in self.groups:
-            return parse_index(self.shared)
-        return parse_index(_PLACE.sub(lambda found: self.places.get(found[0], found[0]), str(place)))
-
-    def _text(self, text: str) -> str:
-        for dim, index in self.indices.items():
-            text = re.sub(_INDEX_OF.format(dim), index, text)
-        return text
-
-    def _bound(self, bound: Expression | None) -> Expression | None:
-        """A bound for the tile that has all elements of both dims: it leaves out what changes none of them."""
-        if bound is None:
-            return None
-        text = str(bound)
-        for dim in self.places:
-            text = text.replace(f"start({dim})", "0").replace(f"end({dim})", dim)
-        return parse_expression(text)
-
-
-def _words(place: Expression) -> list[str]:
-    """Names of dims and values in an index, those of sizes left out."""
-    return [word for word in _PLACE.findall(str(place)) if not word.startswith("size(")]
-
-
-def _changed(part: Any, **update: object) -> Any:
-    return part.model_copy(update=update)
+    def place(self, place: Expression) -> Expression:
+        return parse_index(self.shared) if self.is_of_all(place) else super().place(place)

@@ -203,6 +203,9 @@ class LoopSchedule(SpecModel):
     arithmetic, else one."""
 
 
+_Neighbours = Annotated[int, Field(ge=2, le=64)]
+
+
 class Schedule(SpecModel):
     """How steps of a loop overlap in time. Never changes a result."""
 
@@ -232,11 +235,12 @@ class Schedule(SpecModel):
     """Parts of a dim that a kernel before this one reduces, each by workgroups of its own, to memory of the call:
     `{N: 128}`; this one joins what they have found. For a case of few results of very many elements, which the
     workgroups of a `split` are too few for."""
-    pack: Annotated[dict[DimName, tuple[DimName, DimName]], Field(max_length=1)] = Field(
-        default_factory=dict[DimName, tuple[DimName, DimName]], exclude_if=lambda value: not value
+    pack: Annotated[dict[DimName, tuple[DimName, DimName | _Neighbours]], Field(max_length=1)] = Field(
+        default_factory=dict[DimName, tuple[DimName, DimName | int]], exclude_if=lambda value: not value
     )
     """Rows of tiles: `{M: [H, G]}` are the elements of M for all the H // G neighbours along H that share what is read
-    along G, which is so read once for them. For a case of few elements of M."""
+    along G, which is so read once for them. For a case of few elements of M. `{M: [H, 4]}` are those for four
+    neighbours along H, as many of each in a wave, in the order of M: for tiles that end where values say."""
 
 
 class TensorOverride(SpecModel):

@@ -379,6 +379,7 @@ class _Plan:
             "taps": str(prod(roles.fixed.get(dim, 0) for dim in roles.steps)),
             "parted": str(int(roles.parted)),
             "split": str(int(roles.split)),
+            "common": str(int(len(roles.units_stage) < len(roles.staged))),
             "shared": f"ceildiv({roles.heads[0]}, {roles.heads[1]})" if roles.heads else "1",
             "beside": str(int(roles.beside)),
             "summed": str(int(roles.with_sums is not None)),

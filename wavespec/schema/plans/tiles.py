@@ -291,7 +291,7 @@ class _Fitted:
 
     def _shared_bytes(self) -> int:
         """For staged tiles: what lanes hand on behind the loop, where they join columns, has a fourth."""
-        bytes_of_all: int = self.limits["shared"]
+        bytes_of_all: int = self.entry.get("room", self.limits["shared"])
         if self.roles.behind and has_producers(self.entry):  # and what products behind the loop take
             return bytes_of_all * 3 // 4
         return bytes_of_all * 3 // 4 if self.roles.joined and self.limits["lanes"] else bytes_of_all

@@ -67,7 +67,8 @@ def _annotation_to_kind(annotation: Any) -> Kind:
             return replace(lists[0], choices=words[0].choices)
         return members[0] if len(members) == 1 else Kind("scalar")
     if origin is tuple:
-        return Kind("list", item=_annotation_to_kind(arguments[0]))
+        kinds = {_annotation_to_kind(argument): None for argument in arguments if argument is not Ellipsis}
+        return Kind("list", item=next(iter(kinds)) if len(kinds) == 1 else Kind("scalar"))
     if origin is dict:
         return Kind("table", key=_annotation_to_kind(arguments[0]), item=_annotation_to_kind(arguments[1]))
     if isinstance(annotation, type) and issubclass(annotation, SpecModel):
