@@ -52,5 +52,5 @@ def test_what_is_added_to_a_product_of_the_same_staged_tensor_is_read_where_it_i
     staged = PRODUCTS.changed(("global input", "global input staged"))
     again = '    %same = read {memory = "a"} : tile<M, K, f16>\n    %wide = cast %same : tile<M, K, f32>\n'
     found = staged.after(SeparateOperands(), NVIDIA, OPERANDS + MMA + again)
-    assert '%same = read {' in found
+    assert "%same = read {" in found
     assert [line.split()[0] for line in found.splitlines() if "direct = true" in line] == ["%same"]

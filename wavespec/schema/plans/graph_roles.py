@@ -35,6 +35,7 @@ from wavespec.schema.packed_rows import shared_by
 from wavespec.schema.parted_loops import may_have_parts
 from wavespec.schema.plans.decoded import (
     LEAST_BLOCK,
+    are_looked_up,
     elements_of_scale,
     is_decoded,
     is_decoded_in_chain,
@@ -226,6 +227,7 @@ class GraphRoles:
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             last=frozenset(dim for name in names if name in reads for dim in self._last_of(reads[name])),
             mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
+            looked_up=are_looked_up((reads[name] for name in names if name in reads), self.types),
             pixels=all(self._is_along(reads[name], steps, whole=False) for name in names if name in reads),
             staged=tuple({name: self._typed(name) for name in names if name in reads}.values()),
             units_stage=tuple({_staged_as(reads[name]): self._typed(name) for name in names if name in reads}.values()),
