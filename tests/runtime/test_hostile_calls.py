@@ -115,15 +115,19 @@ ARGUMENTS: dict[str, tuple[Callable[[], tuple[Any, Any]], dict[str, str]]] = {
     "sparse": (lambda: (integers(M, K).to_sparse(), None), dict.fromkeys(WAYS, "a|spars|Sparse")),
     "compressed": (
         lambda: (integers(M, K).to_sparse_csr(), None),
-        {"wrapper": "SparseCsrCPU", "operator": "SparseCsrCPU", "kernel": "'a' has layout torch.sparse_csr"},
+        {
+            "wrapper": "'a' has layout torch.sparse_csr",
+            "operator": "SparseCsrCPU",
+            "kernel": "'a' has layout torch.sparse_csr",
+        },
     ),
     "opaque": (
         lambda: (integers(M, K).to_mkldnn(), None),
-        {"wrapper": "MkldnnCPU", "operator": "MkldnnCPU", "kernel": "'a' has layout torch._mkldnn"},
+        {"wrapper": "'a' has layout torch._mkldnn", "operator": "MkldnnCPU", "kernel": "'a' has layout torch._mkldnn"},
     ),
     "nested": (
         lambda: (torch.nested.nested_tensor([integers(K) for _ in range(M)]), None),
-        {"wrapper": "NestedTensor", "operator": "NestedTensor", "kernel": "'a' is a nested tensor"},
+        {"wrapper": "'a' is a nested tensor", "operator": "NestedTensor", "kernel": "'a' is a nested tensor"},
     ),
     "copied when it is written": (lambda: (torch._lazy_clone(integers(M, K)), None), dict.fromkeys(WAYS, "right")),
     "on the meta device": (lambda: (torch.empty(M, K, device="meta"), None), dict.fromkeys(WAYS, "meta")),

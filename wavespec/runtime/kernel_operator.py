@@ -43,7 +43,6 @@ _defined: dict[str, Kernel] = {}
 """By the namespaces of operators, the kernels that they run."""
 
 
-@torch._dynamo.assume_constant_result  # pyright: ignore
 def define_operators(kernel: Kernel) -> str:
     """Define the operators of a kernel where there are none, and tell their namespace, which is the kernel's from then
     on: Dynamo guards it, so that a graph is made anew for another kernel in the place of this one."""
@@ -54,6 +53,10 @@ def define_operators(kernel: Kernel) -> str:
             _defined[namespace] = kernel
         kernel.namespace = namespace
     return kernel.namespace
+
+
+# What `torch.compiler.assume_constant_result` does, which imports all of Dynamo for it.
+define_operators._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _identity(artifact: KernelArtifact) -> str:
