@@ -218,7 +218,7 @@ def no_backward(kernel: str, **inputs: Tensor | None) -> ArgumentError:
     name = next(name for name, tensor in inputs.items() if tensor is not None and tensor.requires_grad)
     return ArgumentError(
         f"{kernel}: argument '{name}' requires grad, but this kernel has no backward; "
-        f"call it under torch.no_grad() or pass {name}.detach()."
+        f"call it under torch.no_grad(), pass {name}.detach(), or give it one by a torch.autograd.Function."
     )
 
 
