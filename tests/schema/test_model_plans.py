@@ -209,3 +209,36 @@ def test_what_is_multiplied_may_be_added_too() -> None:
 def test_waves_take_no_turns_where_steps_look_places_up() -> None:
     """Large products of blocks by their numbers were refused for `gfx942`, by a schedule that nobody had asked for."""
     assert check_builds([loads(BLOCK_SPARSE)]) == [()]
+
+
+SAMPLED = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: sampled
+dims: {B: {}, C: {}, H: {}, W: {}, P: {}, Q: {}}
+tensors:
+  image: {shape: [B, C, H, W], dtype: f32}
+  across: {shape: [B, P, Q], dtype: f32}
+  down: {shape: [B, P, Q], dtype: f32}
+  y: {shape: [B, C, P, Q], dtype: f32, role: output}
+graph:
+  - x: {read: across}
+  - z: {read: down}
+  - column: i32(floor(x))
+  - line: i32(floor(z))
+  - pixel: {read: image, dims: [B, C, P, Q], at: {H: line, W: column}}
+  - {write: pixel, to: y}
+"""
+
+
+def test_channels_share_the_places_that_values_say() -> None:
+    """Each channel worked its places out again, which took three times as long."""
+    many, few = (on("cpu", loads(SAMPLED), dict(B=1, C=c, H=9, W=9, P=8, Q=80)) for c in (32, 3))
+    assert (tile(many, "C"), tile(many, "C", "WAVE")) == (16, 16)
+    assert tile(few, "C") == 4
+
+
+def test_places_of_rows_are_no_places_of_channels() -> None:
+    """What is side by side is read so, whatever says which row it is: tiles are as they were."""
+    rows = SAMPLED.replace("at: {H: line, W: column}", "at: {H: line, W: Q}")
+    assert tile(on("cpu", loads(rows), dict(B=1, C=32, H=9, W=80, P=8, Q=80)), "P") > 1

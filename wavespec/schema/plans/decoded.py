@@ -55,11 +55,6 @@ def is_decoded(products: Sequence[Mma], reads: Mapping[str, Read], types: Mappin
     return any(one not in reads for one in operands) or not names & types.keys() <= reads.keys()
 
 
-def are_looked_up(reads: Iterable[Read], types: Mapping[str, ValueType]) -> bool:
-    """Whether some are at places that values say, which each step reads beside."""
-    return any(name in types for one in reads for place in one.at.values() for name in place.names())
-
-
 def is_decoded_in_chain(products: Sequence[Mma], reads: Mapping[str, Read], ops: Sequence[Op]) -> bool:
     """Whether an operand of products that go into others is computed of what is read alone, and of no product."""
     made = {one for op in products for one in (op.lhs, op.rhs)} - reads.keys()
