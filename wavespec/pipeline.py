@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
 from wavespec.cases_on_machines import cases_on, machines_of
+from wavespec.chosen_machines import chosen_machines
 from wavespec.collector import without_collecting
 from wavespec.diagnostics import WavespecError, enumeration
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
@@ -47,12 +48,10 @@ from wavespec.schema import KernelSpec
 from wavespec.schema.cases import TargetCase
 from wavespec.schema.checking.case_errors import naming_case, naming_target
 from wavespec.schema.families.kernel_meant import kernel_meant
-from wavespec.schema.language.errors import UnknownTarget, UnknownVariant
 from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml, spec_to_data
 from wavespec.schema.resolved import ResolvedKernel, resolve
-from wavespec.targets.machine import Machine, machines, variants
-from wavespec.targets.names import TARGETS, variants_in
+from wavespec.targets.machine import Machine, machines
 from wavespec.version import __version__, fingerprint
 
 if TYPE_CHECKING:
@@ -265,7 +264,7 @@ def build(
     Raises:
         WavespecError: unknown target, or a spec that does not fit the machine.
     """
-    chosen = _known_machines(target) if only is None else (only,)
+    chosen = chosen_machines(target) if only is None else (only,)
     cases = cases_on(spec, target, chosen)
     ptxas = find_ptxas() if cubins and chosen[0].backend == "cuda" else None
     cache = cache or CompileCache()
@@ -278,17 +277,6 @@ def build(
     # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
     whole = of(cases[-1])
     return join_cases(cases, [*map(of, cases[:-1]), whole])
-
-
-def _known_machines(target: str) -> tuple[Machine, ...]:
-    """`machines`; what it does not know is a `WavespecError`."""
-    name, _, _ = target.partition(":")
-    if name not in TARGETS:
-        raise UnknownTarget(None, name, TARGETS)
-    known = [machine.variant for machine in variants(name)]
-    for variant in sorted(variants_in(target) - {*known}):
-        raise UnknownVariant(None, variant, name, known)
-    return machines(target)
 
 
 def part_key(digest: str, machine: Machine, ptxas: str = "", *, code: bool = True) -> str:

@@ -104,7 +104,8 @@ def chosen_variants(name: str) -> str:
 
 def _wrong_names(name: str, allowed: Sequence[str]) -> list[WavespecError]:
     """What is wrong with `TARGET` or `TARGET:VARIANT+VARIANT`."""
-    from wavespec.schema.language.errors import UnknownTarget, UnknownVariant
+    from wavespec.chosen_machines import UnknownVariant
+    from wavespec.schema.language.errors import UnknownTarget
     from wavespec.targets.machine import variants
 
     target, colon, names = name.partition(":")

@@ -65,8 +65,8 @@ def show(
 
 def machine_of(target: str, variant: str) -> Machine:
     """The variant called `variant`; the best one for this machine where that is empty."""
+    from wavespec.chosen_machines import UnknownVariant
     from wavespec.pipeline import best_variant
-    from wavespec.schema.language.errors import UnknownVariant
     from wavespec.targets.machine import variants
     from wavespec.targets.names import target_of
 

@@ -51,14 +51,6 @@ class UnknownTarget(WavespecError, code="unknown-target"):
         super().__init__(where, f"{quote(name)} is not a target.", hints=name_hints(name, allowed, "The targets are"))
 
 
-class UnknownVariant(WavespecError, code="unknown-variant"):
-    """A target has no such variant."""
-
-    def __init__(self, where: Where, name: str, target: str, variants: Iterable[str]) -> None:
-        hints = name_hints(name, variants, "Its variants are")
-        super().__init__(where, f"{quote(name)} is not a variant of {target}.", hints=hints)
-
-
 class UnknownValue(WavespecError, code="unknown-value"):
     def __init__(self, where: Where, found: str, allowed: Iterable[str], field: str) -> None:
         allowed = list(allowed)
