@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
 from wavespec.cases_on_machines import cases_on, machines_of
+from wavespec.chosen_machines import chosen_machines
 from wavespec.collector import without_collecting
 from wavespec.diagnostics import WavespecError, enumeration
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
@@ -263,7 +264,7 @@ def build(
     Raises:
         WavespecError: unknown target, or a spec that does not fit the machine.
     """
-    chosen = machines(target) if only is None else (only,)
+    chosen = chosen_machines(target) if only is None else (only,)
     cases = cases_on(spec, target, chosen)
     ptxas = find_ptxas() if cubins and chosen[0].backend == "cuda" else None
     cache = cache or CompileCache()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.lower.test_pairs_of_rows import AVX2, DISTANCES
-from wavespec.ir.kernel import Kernel
+from wavespec.ir.kernel import Kernel, Value
+from wavespec.ir.nodes import replace
 from wavespec.ir.thread_ops import ELEMENTWISE, REDUCE
+from wavespec.lower.reduce_together import ReduceTogether
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.targets import machines
@@ -47,3 +51,19 @@ def test_results_are_taken_in_vectors_of_powers_of_two(rows: int, groups: list[i
 def test_lanes_that_have_no_vectors_join_what_they_have_one_by_one() -> None:
     (machine,) = machines("sm_90")
     assert set(reductions(lower(loads(ROOTS), machine))) <= {1}
+
+
+def test_many_single_numbers_in_a_row_take_moments() -> None:
+    """A scan of a few thousand elements took minutes: each number was compared with all before it."""
+    kernel = lower(loads(ROOTS), AVX2)
+    root = next(op for op in kernel.walk() if op.is_(ELEMENTWISE) and op["function"] == "sqrt")
+    single = replace(root.result.vector, elements=1)
+    numbers = tuple(
+        replace(root, operands=(Value("x", single),), results=(Value(f"y.{number}", single),))
+        for number in range(30_000)
+    )
+    reduction = next(op for op in kernel.walk() if op.is_(REDUCE))
+    start = time.process_time()
+    made = ReduceTogether().apply(replace(kernel, body=(reduction, *numbers)), AVX2)
+    assert len(made.body) == len(numbers) + 1
+    assert time.process_time() - start < 10

@@ -46,3 +46,11 @@ def test_products_that_want_the_same_share_a_read() -> None:
 def test_what_is_used_by_no_product_stays() -> None:
     kernel = PRODUCTS.kernel(OPERANDS + "    %wide = cast %a : tile<M, K, f32>\n    %more = cast %a : tile<M, K, f32>")
     assert SeparateOperands()(kernel, NVIDIA) is kernel
+
+
+def test_what_is_added_to_a_product_of_the_same_staged_tensor_is_read_where_it_is() -> None:
+    staged = PRODUCTS.changed(("global input", "global input staged"))
+    again = '    %same = read {memory = "a"} : tile<M, K, f16>\n    %wide = cast %same : tile<M, K, f32>\n'
+    found = staged.after(SeparateOperands(), NVIDIA, OPERANDS + MMA + again)
+    assert "%same = read {" in found
+    assert [line.split()[0] for line in found.splitlines() if "direct = true" in line] == ["%same"]

@@ -115,15 +115,19 @@ ARGUMENTS: dict[str, tuple[Callable[[], tuple[Any, Any]], dict[str, str]]] = {
     "sparse": (lambda: (integers(M, K).to_sparse(), None), dict.fromkeys(WAYS, "a|spars|Sparse")),
     "compressed": (
         lambda: (integers(M, K).to_sparse_csr(), None),
-        {"wrapper": "SparseCsrCPU", "operator": "SparseCsrCPU", "kernel": "'a' has layout torch.sparse_csr"},
+        {
+            "wrapper": "'a' has layout torch.sparse_csr",
+            "operator": "SparseCsrCPU",
+            "kernel": "'a' has layout torch.sparse_csr",
+        },
     ),
     "opaque": (
         lambda: (integers(M, K).to_mkldnn(), None),
-        {"wrapper": "MkldnnCPU", "operator": "MkldnnCPU", "kernel": "'a' has layout torch._mkldnn"},
+        {"wrapper": "'a' has layout torch._mkldnn", "operator": "MkldnnCPU", "kernel": "'a' has layout torch._mkldnn"},
     ),
     "nested": (
         lambda: (torch.nested.nested_tensor([integers(K) for _ in range(M)]), None),
-        {"wrapper": "NestedTensor", "operator": "NestedTensor", "kernel": "'a' is a nested tensor"},
+        {"wrapper": "'a' is a nested tensor", "operator": "NestedTensor", "kernel": "'a' is a nested tensor"},
     ),
     "copied when it is written": (lambda: (torch._lazy_clone(integers(M, K)), None), dict.fromkeys(WAYS, "right")),
     "on the meta device": (lambda: (torch.empty(M, K, device="meta"), None), dict.fromkeys(WAYS, "meta")),
@@ -428,16 +432,10 @@ SURROUNDINGS: dict[str, Surroundings] = {
     "jvp": Surroundings(
         lambda call, a, b: torch.func.jvp(lambda a: call(a, b), (a,), (a,))[0], dict.fromkeys(WAYS, "torch.func")
     ),
-    "make_fx": Surroundings(traced, {"wrapper": "right", "operator": "right", "kernel": "called under ProxyTorch"}),
-    "torch.jit.trace": Surroundings(
-        script, {"wrapper": "right", "operator": "right", "kernel": "called under torch.jit.trace"}
-    ),
-    "torch.jit.trace, out": Surroundings(
-        script_that_writes, {"wrapper": "right", "operator": "right", "kernel": "called under torch.jit.trace"}
-    ),
-    "torch.export": Surroundings(
-        exported, {"wrapper": "right", "operator": "right", "kernel": "called under FakeTensorMode"}
-    ),
+    "make_fx": Surroundings(traced, dict.fromkeys(WAYS, "right")),
+    "torch.jit.trace": Surroundings(script, dict.fromkeys(WAYS, "right")),
+    "torch.jit.trace, out": Surroundings(script_that_writes, dict.fromkeys(WAYS, "right")),
+    "torch.export": Surroundings(exported, dict.fromkeys(WAYS, "right")),
     "a functional tensor": Surroundings(
         functionalized, {"wrapper": "right", "operator": "right", "kernel": "'a' needs .* has 0"}
     ),
@@ -446,9 +444,7 @@ SURROUNDINGS: dict[str, Surroundings] = {
     "a function mode": Surroundings(with_function_mode, dict.fromkeys(WAYS, "right")),
     "deterministic algorithms": Surroundings(deterministic, dict.fromkeys(WAYS, "right")),
     "torch.compile": Surroundings(compiled, dict.fromkeys(WAYS, "right")),
-    "FakeTensorMode": Surroundings(
-        faked, {"wrapper": "right", "operator": "right", "kernel": "called under FakeTensorMode"}
-    ),
+    "FakeTensorMode": Surroundings(faked, dict.fromkeys(WAYS, "right")),
     "a dispatch mode": Surroundings(with_mode, dict.fromkeys(WAYS, "right")),
     "autocast": Surroundings(with_autocast, dict.fromkeys(WAYS, "right")),
     "inference mode": Surroundings(with_inference, dict.fromkeys(WAYS, "right")),

@@ -201,3 +201,32 @@ def test_wrapper_runs_without_the_compiler_and_its_libraries(directory: Path) ->
         text=True,
     )
     assert (run.returncode, run.stderr) == (0, "")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda a: a.numpy(), "argument 'a' is of type ndarray, expected a torch.Tensor."),
+        (lambda a: a.tolist(), "argument 'a' is of type list, expected a torch.Tensor."),
+        (lambda a: 1.0, "argument 'a' is of type float, expected a torch.Tensor."),
+        (lambda a: a.to_sparse(), "argument 'a' has layout torch.sparse_coo, expected a dense tensor."),
+        (lambda a: torch.nested.nested_tensor([a, a]), "argument 'a' is a nested tensor, expected a dense one."),
+    ],
+)
+def test_what_is_no_dense_tensor_is_told_by_the_name_of_the_argument(
+    gemm: ModuleType, given: Any, message: str
+) -> None:
+    """torch's own words had the name of an operator, and all numbers of the argument."""
+    b = _integers(9, 17)
+    with pytest.raises(ArgumentTypeError, match=re.escape(f"gemm: {message}")):
+        gemm.gemm(given(_integers(33, 17)), b)
+    with pytest.raises(ArgumentTypeError, match="argument 'out' is of type int, expected"):
+        gemm.gemm(_integers(33, 17), b, out=5)
+
+
+def test_too_few_and_too_many_results_are_counted(scaled: ModuleType) -> None:
+    x = _integers(10)
+    for count in (1, 3):
+        with pytest.raises(ArgumentTypeError, match=rf"'out' takes 2 tensors \(double, triple\), got {count}\."):
+            scaled.scaled(x, out=(torch.empty(10),) * count)

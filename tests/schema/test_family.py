@@ -155,3 +155,42 @@ def test_mistakes_of_the_order_of_a_grid_are_the_same(product: Family) -> None:
             loads_family(text)
         texts.append(str(raised.value))
     assert texts[0] == texts[1] and "In the member DTYPE=bf16,LAYOUT=nt." in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "message"),
+    [
+        ("[f16, bf16]", "[1.5]", "wrong-type", "Expected an integer, found the number 1.5."),
+        ("[f16, bf16]", "[]", "out-of-range", "'DTYPE' is at least 1 entry long, not 0."),
+        ("{{ DTYPE }}", "{{ [] | max }}", "failing-template", "No aggregated item, sequence was empty."),
+        ("{{ DTYPE }}", "{{ " + " + ".join(["1"] * 4000) + " }}", "malformed-template", "it nests too deeply."),
+    ],
+)
+def test_each_mistake_of_a_family_is_told_once_and_for_what_it_is(old: str, new: str, code: str, message: str) -> None:
+    with pytest.raises(WavespecError) as raised:
+        loads_family(ONE_TYPE.replace(old, new))
+    told = [(one.code, one.message) for one in raised.value.diagnostics]
+    assert [one for one, _ in told] == [code]
+    assert told[0][1].endswith(message) and not told[0][1].endswith("..")
+
+
+def test_a_template_of_no_text_is_told() -> None:
+    with pytest.raises(WavespecError, match="Expected some text for 'template', found none"):
+        loads_family(ONE_TYPE.partition("template:")[0] + "template: ''\n")
+
+
+ONE_TYPE = """
+apiVersion: wavespec/v1
+kind: Family
+name: copied
+parameters: {DTYPE: [f16, bf16]}
+pick: {DTYPE: dtype(x)}
+template: |
+  dims: {N: {}}
+  tensors:
+    x: {shape: [N], dtype: {{ DTYPE }}}
+    y: {shape: [N], dtype: {{ DTYPE }}, role: output}
+  graph:
+    - part: {read: x}
+    - {write: part, to: y}
+"""

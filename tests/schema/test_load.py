@@ -183,3 +183,18 @@ def test_too_many_entries_are_counted() -> None:
     params = "".join(f"  P{number}: 1\n" for number in range(70))
     with pytest.raises(WavespecError, match="'params' is at most 64 entries long, not 71"):
         loads(SCALE.replace("params:\n", f"params:\n{params}"))
+
+
+@pytest.mark.parametrize(
+    ("old", "many", "field"),
+    [
+        ("params:\n", "params:\n" + "".join(f"  P{i}: P{i + 1}\n" for i in range(3000)) + "  P3000: 1\n", "params"),
+        ("graph:\n", "graph:\n" + "".join(f"  - q{i}: x_tile + {i}\n" for i in range(2500)), "graph"),
+    ],
+)
+def test_what_is_too_long_is_not_looked_at_further(old: str, many: str, field: str) -> None:
+    """Parameters of parameters ended in a RecursionError, and statements took seconds before they were counted."""
+    with pytest.raises(WavespecError) as raised:
+        loads(SCALE.replace(old, many))
+    (diagnostic,) = raised.value.diagnostics
+    assert (diagnostic.code, f"'{field}' is at most" in diagnostic.message) == ("out-of-range", True)

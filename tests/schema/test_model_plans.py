@@ -164,3 +164,95 @@ def test_mistakes_come_without_words_about_tiles_that_nobody_wrote() -> None:
     with pytest.raises(WavespecError) as found:
         loads(two_sums.replace("iterate: K", "iterate: W"))
     assert {one.code for one in found.value.diagnostics}.isdisjoint({"tile-beyond-size"})
+
+
+NEWTON_SCHULZ = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: newton_schulz
+dims: {M: {}, K: {}, P: {}}
+tensors:
+  b: {shape: [M, K], dtype: bf16}
+  x: {shape: [K, P], dtype: bf16}
+  y: {shape: [M, P], dtype: bf16, role: output}
+graph:
+  - zero: {register: [M, P], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - weight: {read: b}
+        - other: {read: x}
+        - acc: {mma: [weight, other, acc]}
+  - same: {read: x, dims: [M, P], at: {K: M}}
+  - moved: bf16(steps.acc + f32(same) * 3.4445)
+  - {write: moved, to: y}
+"""
+
+BLOCK_SPARSE = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: block_sparse
+dims: {G: {}, N: {}, L: {}, K: {equals: 64 * L}, Z: {}, R: {value: 64}, C: {value: 64}, X: {}}
+tensors:
+  blocks: {shape: [Z, R, C], dtype: bf16}
+  which: {shape: [G, L], dtype: i32, values: {min: 0, max: Z - 1}}
+  column: {shape: [G, L], dtype: i32, values: {min: 0, max: X // 64 - 1}}
+  x: {shape: [X, N], dtype: bf16}
+  y: {shape: [G, R, N], dtype: f32, role: output}
+graph:
+  - zero: {register: [G, R, N], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - block: {read: which, dims: [G, K], at: {L: K // 64}}
+        - place: {read: column, dims: [G, K], at: {L: K // 64}}
+        - weight: {read: blocks, dims: [G, R, K], at: {Z: block, C: K % 64}}
+        - rows: {read: x, dims: [G, K, N], at: {X: place * 64 + K % 64}}
+        - acc: {mma: [weight, rows, acc]}
+  - {write: steps.acc, to: y}
+"""
+
+
+def test_what_is_multiplied_may_be_added_too() -> None:
+    """A step of Newton and Schulz adds the tensor that it multiplies, which was refused where waves only copy."""
+    assert check_builds([loads(NEWTON_SCHULZ)]) == [()]
+
+
+def test_waves_take_no_turns_where_steps_look_places_up() -> None:
+    """Large products of blocks by their numbers were refused for `gfx942`, by a schedule that nobody had asked for."""
+    assert check_builds([loads(BLOCK_SPARSE)]) == [()]
+
+
+SAMPLED = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: sampled
+dims: {B: {}, C: {}, H: {}, W: {}, P: {}, Q: {}}
+tensors:
+  image: {shape: [B, C, H, W], dtype: f32}
+  across: {shape: [B, P, Q], dtype: f32}
+  down: {shape: [B, P, Q], dtype: f32}
+  y: {shape: [B, C, P, Q], dtype: f32, role: output}
+graph:
+  - x: {read: across}
+  - z: {read: down}
+  - column: i32(floor(x))
+  - line: i32(floor(z))
+  - pixel: {read: image, dims: [B, C, P, Q], at: {H: line, W: column}}
+  - {write: pixel, to: y}
+"""
+
+
+def test_channels_share_the_places_that_values_say() -> None:
+    """Each channel worked its places out again, which took three times as long."""
+    many, few = (on("cpu", loads(SAMPLED), dict(B=1, C=c, H=9, W=9, P=8, Q=80)) for c in (32, 3))
+    assert (tile(many, "C"), tile(many, "C", "WAVE")) == (16, 16)
+    assert tile(few, "C") == 4
+
+
+def test_places_of_rows_are_no_places_of_channels() -> None:
+    """What is side by side is read so, whatever says which row it is: tiles are as they were."""
+    rows = SAMPLED.replace("at: {H: line, W: column}", "at: {H: line, W: Q}")
+    assert tile(on("cpu", loads(rows), dict(B=1, C=32, H=9, W=80, P=8, Q=80)), "P") > 1

@@ -142,3 +142,17 @@ def test_declared_values_agree_with_what_graphs_use_integers_for() -> None:
                     assert declared[name] == Held(one.least, one.most, one.order, axis), f"{spec.name}: {name}"
                     compared += 1
     assert compared >= 14
+
+
+def test_a_bound_that_divides_by_zero_is_told_whatever_the_sizes() -> None:
+    text = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: copied
+dims: {N: {}}
+tensors: {x: {shape: [N], dtype: i32, values: {min: 0, max: N // 0}}, y: {shape: [N], dtype: i32, role: output}}
+graph: [{part: {read: x}}, {write: part, to: y}]
+"""
+    with pytest.raises(WavespecError, match=r"6:\d+: error\[no-constant-value\]: 'N // 0' divides by 0"):
+        loads(text)
+    assert loads(text.replace("N // 0", "N // 2")).name == "copied"

@@ -70,14 +70,6 @@ class UnknownStep(WavespecError, code="unknown-step"):
         super().__init__("--step", f"A call of this case of {kernel} runs {has}, not {number}.")
 
 
-class UnknownVariant(WavespecError, code="unknown-variant"):
-    """A target has no such variant."""
-
-    def __init__(self, option: str, name: str, target: str, variants: Sequence[str]) -> None:
-        hints = name_hints(name, variants, "Its variants are")
-        super().__init__(option, f"{quote(name)} is not a variant of {target}.", hints=hints)
-
-
 def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
     """The targets that `names` mean, each once; `all` is every one.  Of one whose variants are named, those of all its
     names, as `TARGET:VARIANT+VARIANT`.
@@ -112,6 +104,7 @@ def chosen_variants(name: str) -> str:
 
 def _wrong_names(name: str, allowed: Sequence[str]) -> list[WavespecError]:
     """What is wrong with `TARGET` or `TARGET:VARIANT+VARIANT`."""
+    from wavespec.chosen_machines import UnknownVariant
     from wavespec.schema.language.errors import UnknownTarget
     from wavespec.targets.machine import variants
 

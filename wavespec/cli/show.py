@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavespec.cli.inputs import UnknownVariant, chosen_case, chosen_stage, chosen_step, chosen_variants
+from wavespec.cli.inputs import chosen_case, chosen_stage, chosen_step, chosen_variants
 from wavespec.cli.progress import progress
 from wavespec.cli.specs import MemberOption, kernel_of
 
@@ -65,6 +65,7 @@ def show(
 
 def machine_of(target: str, variant: str) -> Machine:
     """The variant called `variant`; the best one for this machine where that is empty."""
+    from wavespec.chosen_machines import UnknownVariant
     from wavespec.pipeline import best_variant
     from wavespec.targets.machine import variants
     from wavespec.targets.names import target_of

@@ -200,7 +200,16 @@ def check_input(kernel: WrapperInput) -> None:
             raise ValueError(f"{name!r:.80} cannot be a name in the generated wrapper.")
     # What the functions of the module call by these names must be that; the language reserves them.
     taken = {"PLAIN_TYPES", "any", "define_operator", "getattr", "is_dynamo_compiling", "no_backward", "no_member"}
-    taken |= {"DirectCalls", "TensorParameter", "given_tensors", "new_result", "no_tensor", "size_in", "torch"}
+    taken |= {
+        "DirectCalls",
+        "check_tensors",
+        "TensorParameter",
+        "given_tensors",
+        "new_result",
+        "no_tensor",
+        "size_in",
+        "torch",
+    }
     for name in (*taken.intersection(names), *("out" for one in kernel.arguments if one.name == "out")):
         raise ValueError(f"The name {name!r} is used by the generated wrapper itself.")
     if len(set(names)) != len(names):

@@ -110,12 +110,13 @@ class _Together:
 
 def _runs(ops: Sequence[Op]) -> Iterator[list[Op]]:
     """Neighbours that differ in their values alone and do not use each other's; others one by one."""
-    run = list[Op]()
+    run, made = list[Op](), set[Value]()
     for op in ops:
-        if run and not (_goes_on(run[0], op) and not {one.result for one in run} & {*op.operands}):
+        if run and not (_goes_on(run[0], op) and made.isdisjoint(op.operands)):
             yield run
-            run = []
+            run, made = [], set[Value]()
         run.append(op)
+        made.update(op.results)
     if run:
         yield run
 

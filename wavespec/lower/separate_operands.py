@@ -24,7 +24,9 @@ class SeparateOperands(Pass):
     Before: products of different instructions, and other operations, may use the result of one read.
     After:  each way has a read of its own, one behind the other.  Products read operands as their instruction wants
             them: staged, step by step, in its layout and of its type.  ``direct`` marks the read of the others, which
-            is not staged, unless waves lay down an operand that is computed from it.
+            is not staged, unless waves lay down an operand that is computed from it.  So it does the read of a tile
+            outside of loops that no product takes, of a staged tensor of which products take others: as what is
+            added to a product of the same tensor.
     """
 
     name: ClassVar[str] = "separate-operands"
@@ -37,6 +39,7 @@ class SeparateOperands(Pass):
             for value, way in _uses(op, machine):
                 ways.setdefault(value.name, {})[way] = None
         several = {name: sorted(every, key=_OTHER.__eq__) for name, every in ways.items() if len(every) > 1}
+        kernel = _with_direct_reads(kernel, ways, machine)
         reads = [op for op in kernel.walk() if op.is_(READ) and op.result.name in several]
         if not reads:
             return kernel
@@ -47,6 +50,22 @@ class SeparateOperands(Pass):
             values[op.result.name, first] = op.result
             values |= {(op.result.name, way): replace(op.result, name=fresh(op.result.name)) for way in others}
         return replace(kernel, body=_separated(kernel.body, values, staged, machine))
+
+
+def _with_direct_reads(kernel: Kernel, ways: dict[str, dict[_Way, None]], machine: Machine) -> Kernel:
+    """The kernel with reads outside of loops marked that no product takes, where products take others of the tensor."""
+    reads = [op for op in kernel.walk() if op.is_(READ) and kernel.memory(op["memory"]).staged]
+    multiplied = {op["memory"] for op in reads if {*ways.get(op.result.name, {})} - {_OTHER}}
+    computed = laid_down_values(kernel, machine) if multiplied else frozenset[str]()
+
+    def is_beside(op: Op) -> bool:
+        if not op.is_(READ) or op["memory"] not in multiplied or op.result.name in computed:
+            return False
+        return {*ways.get(op.result.name, {})} == {_OTHER}
+
+    if not any(map(is_beside, kernel.body)):
+        return kernel
+    return replace(kernel, body=tuple(op.with_(direct=True) if is_beside(op) else op for op in kernel.body))
 
 
 def _uses(op: Op, machine: Machine) -> Iterator[tuple[Value, _Way]]:

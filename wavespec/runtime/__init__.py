@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wavespec.runtime.artifact import ArtifactCase, Assumption, Dim, KernelArtifact, TensorMap, TensorParameter
-    from wavespec.runtime.checks import PLAIN_TYPES, ArgumentError, ArgumentTypeError, no_backward
+    from wavespec.runtime.checks import (
+        PLAIN_TYPES,
+        ArgumentError,
+        ArgumentTypeError,
+        check_tensors,
+        no_backward,
+    )
     from wavespec.runtime.code import ArtifactError, Binary
     from wavespec.runtime.direct_calls import DirectCalls
     from wavespec.runtime.family import given_tensors, no_member, no_tensor, size_in
@@ -36,6 +42,7 @@ _HOMES = {
     "SizeExpr": "wavespec.runtime.size_expr",
     "TensorMap": "wavespec.runtime.artifact",
     "TensorParameter": "wavespec.runtime.artifact",
+    "check_tensors": "wavespec.runtime.checks",
     "define_operator": "wavespec.runtime.torch_ops",
     "given_tensors": "wavespec.runtime.family",
     "load_artifact": "wavespec.runtime.manifest",
@@ -66,6 +73,7 @@ __all__ = [
     "SizeExpr",
     "TensorMap",
     "TensorParameter",
+    "check_tensors",
     "define_operator",
     "given_tensors",
     "load_artifact",

@@ -136,6 +136,37 @@ def _output_labels(artifact: KernelArtifact) -> list[str]:
     return ["out"] if len(names) == 1 else names
 
 
+def check_tensors(kernel: str, results: tuple[str, ...], /, **arguments: Any) -> None:
+    """Check that arguments are dense tensors before torch's dispatcher says in words of its own that they are not; None
+    is left to others.
+
+    Args:
+        results: the names of the results, which ``out`` has where there is one among the ``arguments``.
+
+    Errors: `ArgumentTypeError`, which names the argument.
+    """
+    if len(results) > 1 and (out := arguments.pop("out", None)) is not None:
+        given = tuple(out)
+        if len(given) != len(results):
+            names = ", ".join(results)
+            raise ArgumentTypeError(f"{kernel}: 'out' takes {len(results)} tensors ({names}), got {len(given)}.")
+        arguments |= zip(results, given, strict=True)
+    for name, one in arguments.items():
+        where = f"{kernel}: argument '{name}'"
+        if one is not None and not isinstance(one, Tensor):
+            raise ArgumentTypeError(f"{where} is of type {type(one).__name__}, expected a torch.Tensor.")
+        if one is not None:
+            check_dense(where, one)
+
+
+def check_dense(where: str, tensor: Tensor) -> None:
+    """Errors: `ArgumentTypeError` for a tensor of another layout."""
+    if tensor.is_nested:
+        raise ArgumentTypeError(f"{where} is a nested tensor, expected a dense one.")
+    if tensor.layout != torch.strided:
+        raise ArgumentTypeError(f"{where} has layout {tensor.layout}, expected a dense tensor.")
+
+
 def are_plain(tensors: tuple[Tensor, ...]) -> bool:
     """Whether the memory of all tensors holds their numbers, and nobody watches: what most calls are."""
     return (
@@ -187,7 +218,7 @@ def no_backward(kernel: str, **inputs: Tensor | None) -> ArgumentError:
     name = next(name for name, tensor in inputs.items() if tensor is not None and tensor.requires_grad)
     return ArgumentError(
         f"{kernel}: argument '{name}' requires grad, but this kernel has no backward; "
-        f"call it under torch.no_grad() or pass {name}.detach()."
+        f"call it under torch.no_grad(), pass {name}.detach(), or give it one by a torch.autograd.Function."
     )
 
 
@@ -214,10 +245,7 @@ def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: 
     dtype = DTYPES[parameter.dtype]
     if tensor.dtype != dtype:
         raise ArgumentTypeError(f"{where} has dtype {tensor.dtype}, expected {dtype}.")
-    if tensor.is_nested:
-        raise ArgumentTypeError(f"{where} is a nested tensor, expected a dense one.")
-    if tensor.layout != torch.strided:
-        raise ArgumentTypeError(f"{where} has layout {tensor.layout}, expected a dense tensor.")
+    check_dense(where, tensor)
     rank = len(parameter.dims)
     is_folded = bool(artifact.leading_dims.intersection(parameter.dims))
     if tensor.dim() < rank - 1 if is_folded else tensor.dim() != rank:

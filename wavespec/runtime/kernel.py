@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.caller import Call, Caller, Launcher
@@ -23,6 +24,7 @@ from wavespec.runtime.checks import (
 from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.cpu_features import choose_binary, cpu_features, for_processor
 from wavespec.runtime.cpu_launcher import CpuLauncher
+from wavespec.runtime.kernel_operator import call_in_graph
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.runtime.scalars import Passed
@@ -48,6 +50,8 @@ class Kernel(Caller):
             artifact = for_processor(artifact, cpu_features())
         super().__init__(len(artifact.inputs), ScalarArguments(artifact.name, artifact.scalars))
         self.artifact = artifact
+        self.namespace = ""
+        """Of its operators, from the first call on that torch traced."""
         self._input_names = tuple(tensor.name for tensor in artifact.inputs)
         self._scalar_names = frozenset(scalar.name for scalar in artifact.scalars)
         self._output_count = len(artifact.outputs)
@@ -88,21 +92,36 @@ class Kernel(Caller):
             device.
         """
         outputs: tuple[Any, ...] = () if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
+        if is_dynamo_compiling():
+            return call_in_graph(self, inputs, outputs, named)
         if named and not self._scalar_names.issuperset(named):
             inputs, named = self._in_order(inputs, named)
         numbers = self.scalars.named(named) if named or self.scalars else ()
         if out is None and self._output_count:
             made = self.direct.new(*inputs, scalars=numbers)
+            if made is None and tracing_context() is not None:
+                return self._in_graph(inputs, outputs, numbers)
             if made is None:
                 made = self.new(*self._checked(inputs, ()), scalars=numbers)
             outputs = (made,) if self._output_count == 1 else made
         elif len(inputs) != self._input_count or not self.direct.write(*inputs, *outputs, scalars=numbers):
+            if tracing_context() is not None:
+                return self._in_graph(inputs, outputs, numbers)
             inputs = self._checked(inputs, outputs)
             if len(outputs) != self._output_count:
                 self.prepare(inputs, outputs, numbers)  # says so
             self.write(*inputs, *outputs, scalars=numbers)
         written = (*(inputs[number] for number in self._updated), *outputs) if self._updated else outputs
         return written[0] if len(written) == 1 else written
+
+    def _in_graph(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], numbers: tuple[Passed, ...]) -> Any:
+        """The call by the operator of the kernel, where torch watches in place of running."""
+        for name, tensor in zip(self._input_names, inputs, strict=False):
+            if not isinstance(tensor, Tensor):
+                message = f"{self.artifact.name}: argument '{name}' is of type {type(tensor).__name__}"
+                raise ArgumentTypeError(f"{message}, expected a torch.Tensor.")
+        scalars = zip(self.artifact.scalars, numbers, strict=True)
+        return call_in_graph(self, inputs, outputs, {one.name: number for one, number in scalars})
 
     def _checked(self, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Inputs of the right number whose memory, and that of the outputs, holds their numbers."""
@@ -169,11 +188,6 @@ class Kernel(Caller):
 
         Errors: `ArgumentError` where the memory of an argument is not that of its numbers at all.
         """
-        if (context := tracing_context()) is not None:
-            raise ArgumentError(
-                f"{self.artifact.name}: called under {context}, which does not see calls of a Kernel; "
-                "call the operator of the generated wrapper instead."
-            )
         names = [parameter.name for parameter in self.artifact.inputs]
         updated = {self.artifact.inputs[number].name for number in self._updated}
         for name, tensor in zip(names, inputs, strict=False):

@@ -96,9 +96,10 @@ def _without_gradients(op: str, names: list[str], fake: Callable[..., Any]) -> C
 def _refuse_transforms(op: str) -> Callable[..., Any]:
     def refuse(*_: Any) -> Any:
         transform = torch._C._functorch.peek_interpreter_stack().key().name.lower()  # pyright: ignore
+        instead = ", with a dim for the batch in place of vmap" if transform == "vmap" else ""
         raise ArgumentError(
             f"{op}: called under a transform of torch.func ({transform}), which kernels do not have; "
-            "call it outside, with a dim for the batch in place of vmap."
+            f"call it outside{instead}."
         )
 
     return refuse

@@ -117,6 +117,8 @@ def loads(text: str, file: str = "<text>", directory: str | os.PathLike[str] | N
     Raises:
         WavespecError: with a diagnostic for every mistake, sorted by position.
     """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"Expected the text of a spec, found {type(text).__name__}.")
     base = None if directory is None else Path(directory) / os.path.basename(file)
     spec, _ = _text_to_spec(text, file, base)
     return spec if base is None else with_tuned(spec, file, base)

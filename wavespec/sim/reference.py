@@ -35,6 +35,7 @@ def reference(
         the outputs. Floating point has the dtype ``compute``; no input is changed.
 
     Raises:
+        TypeError: an input that is no tensor.
         ValueError: wrong number of inputs, sizes that contradict each other, or a scalar that no call takes.
     """
     return results(interpret(spec, *inputs, compute=compute, **scalars))
@@ -85,6 +86,9 @@ def _interpret(
     names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
     if len(names) != len(inputs):
         raise ValueError(f"{spec.name} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}.")
+    for name, tensor in zip(names, inputs, strict=True):
+        if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{spec.name}: '{name}' is of type {type(tensor).__name__}, expected a torch.Tensor.")
     tensors = {name: unpacked(tensor, spec.tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
     context = ReferenceContext(computation, tensors, compute, reference_of)
     context.found, context.flushes = found, flushes

@@ -249,6 +249,13 @@ def _divisors(spec: KernelSpec) -> Iterator[WavespecError]:
         for name, tensor in spec.tensors.items()
         for axis, one in enumerate(tensor.promised_strides)
     ]
+    written += [
+        (bound, spec.where("tensors", name, "values", field))
+        for name, tensor in spec.tensors.items()
+        if tensor.values is not None
+        for field, bound in (("min", tensor.values.min), ("max", tensor.values.max))
+        if bound is not None and any(one not in values for one in bound.names())  # others have no value at all
+    ]
     written += [(one.condition, one.where("condition")) for one in everything if isinstance(one, Assume)]
     for settings in spec.targets.values():
         written += [(one, case.where("when", at)) for case in settings.cases for at, one in enumerate(case.when)]

@@ -42,6 +42,8 @@ def kernel_meant(spec: KernelSpec | Family | FamilySpec | str | os.PathLike[str]
         TypeError: what is neither a kernel nor a family, nor the path of one.
     """
     given = cast("object", spec)  # whatever somebody passed
+    if isinstance(given, str) and "\n" in given:
+        raise TypeError("Expected a KernelSpec, the path of a spec, or a Family, found a text; read it by 'ws.loads'.")
     if isinstance(given, str | os.PathLike):
         path = Path(os.fspath(given))
         given = load_family(path) if is_family_file(path) else load(path)

@@ -217,7 +217,10 @@ def _malformed(error: Exception, place: TemplatePlace) -> MalformedTemplate:
 
 def _check(tree: nodes.Template, parameters: Parameters, place: TemplatePlace) -> None:
     """Raise every mistake that the tree shows."""
-    errors = list(_forbidden(tree, parameters, place))
+    try:
+        errors = list(_forbidden(tree, parameters, place))
+    except RecursionError as error:  # a long sum nests as deeply as it is long
+        raise _malformed(error, place) from None
     if not errors:
         # Whether a name is known in its scope is for jinja2 to say, which reads includes and the like for that.
         try:
@@ -359,7 +362,7 @@ def _run(compiled: CompiledTemplate, values: Values, place: Callable[[int], Span
     except NoValue as error:
         raise FailingTemplate(_line_of(error, place), f"This has no value: {error}.") from None
     except UndefinedError as error:
-        raise FailingTemplate(_line_of(error, place), f"This has no value: {error.message}.") from None
+        raise FailingTemplate(_line_of(error, place), f"This has no value: {str(error.message).rstrip('.')}.") from None
     except SecurityError as error:
         raise UnsafeTemplate(_line_of(error, place), f"The sandbox forbids this: {error.message}") from None
     except (TypeError, ValueError, LookupError, ArithmeticError, TemplateError) as error:

@@ -213,6 +213,7 @@ RESERVED = frozenset(
         "wavespec",
         "define_operator",
         "no_backward",
+        "check_tensors",
         "is_dynamo_compiling",
         "no_member",
         "no_tensor",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
 from wavespec.schema.joined_dims import joined_dims, summed_dims
 from wavespec.schema.language.constraints import Tiling, Workgroup
-from wavespec.schema.language.expressions import Call, Expression, Name, Num
+from wavespec.schema.language.expressions import Expression, Name, Num
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.made_kernels import words_of
 from wavespec.schema.materialize import sources_of
@@ -42,6 +42,7 @@ from wavespec.schema.plans.decoded import (
     lies_across,
     reads_of,
 )
+from wavespec.schema.plans.places import are_looked_up, indices_in, sharing_places, staged_as
 from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.values_of_rows import counted_dims, row_words
 from wavespec.schema.plans.windows import Windows, windows_of
@@ -134,11 +135,14 @@ class GraphRoles:
         columns = next((dim for dim in reversed(results) if dim in last), results[-1] if results else "")
         rows = next((dim for dim in reversed(results) if dim != columns), "")
         across = "" if self.loops else self._read_across(results, columns)
+        shared = "" if self.loops else sharing_places(self.spec, every(Read, self.ops), self.types, results, columns)
         kind: Kind = "elements"
         if self.loops:
             kind = "columns" if not last & set(self.loops) else "ordered" if self._is_ordered() else "rows"
         elif across:
             kind, rows = "transposed", across
+        elif shared:
+            rows = shared
         sides, is_along = (rows, columns), kind in ("rows", "ordered")
         rows, columns = (rows or columns, "") if is_along else sides
         steps = max(self.loops, key=lambda dim: (dim in last, self._most_beside(dim)), default="")
@@ -151,6 +155,7 @@ class GraphRoles:
             walked=tuple(dim for dim in self.loops if dim != steps),
             whole=whole,
             along=self._are_along(whole),
+            looked_up=bool(shared),
             operands=self._tensors_across(across) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),
@@ -226,9 +231,10 @@ class GraphRoles:
             contiguous=all(self._is_along(reads[name], steps) for name in names if name in reads),
             last=frozenset(dim for name in names if name in reads for dim in self._last_of(reads[name])),
             mapped=tuple(dict.fromkeys(reads[name].tensor for name in names if name in reads and reads[name].at)),
+            looked_up=are_looked_up((reads[name] for name in names if name in reads), self.types),
             pixels=all(self._is_along(reads[name], steps, whole=False) for name in names if name in reads),
             staged=tuple({name: self._typed(name) for name in names if name in reads}.values()),
-            units_stage=tuple({_staged_as(reads[name]): self._typed(name) for name in names if name in reads}.values()),
+            units_stage=tuple({staged_as(reads[name]): self._typed(name) for name in names if name in reads}.values()),
             single=self._is_single(),
             uniform=self._uniform(),
             ordered=self._is_ordered(),
@@ -351,7 +357,7 @@ class GraphRoles:
         """The dims along which what is side by side is so: ``whole``, along all of them."""
         last = self.spec.tensors[read.tensor].shape[-1]
         place = read.at.get(last, Name(name=last))
-        return {*(place.names() if whole else _indices_in(place))} & self.spec.dims.keys()
+        return {*(place.names() if whole else indices_in(place))} & self.spec.dims.keys()
 
     def _uniform(self) -> frozenset[str]:
         written = [getattr(op, field, None) for op in walk(self.ops) for field in _DECIDING]
@@ -435,16 +441,3 @@ class GraphRoles:
 
     def _typed(self, name: str) -> tuple[tuple[str, ...], int]:
         return self.types[name].dims, max(DTYPES[self.types[name].dtype].bits, 8)
-
-
-def _staged_as(read: Read) -> tuple[str, str]:
-    """The same of reads of the same elements: where a dim has another name alone, one tile has all of them."""
-    return read.tensor, str({dim: place for dim, place in read.at.items() if not isinstance(place, Name)} or "")
-
-
-def _indices_in(place: Expression) -> Iterator[str]:
-    """Names in a place but for those whose sizes it asks for."""
-    if isinstance(place, Name):
-        yield place.name
-    for child in place.children if not isinstance(place, Call) or place.function != "size" else ():
-        yield from _indices_in(child)

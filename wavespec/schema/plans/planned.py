@@ -363,6 +363,7 @@ class _Plan:
             "rows_laid": str(int(roles.rows in before)),
             "columns_laid": str(int(roles.columns in before)),
             "mapped": str(int(bool(roles.mapped))),
+            "looked_up": str(int(roles.looked_up)),
             "pixels": str(int(roles.pixels)),
             "direct": str(int(roles.bits == _ALONG_ANY or (roles.bits < _ALONG_ANY and roles.pixels))),
             "single": str(int(roles.single)),

@@ -82,6 +82,8 @@ class Roles:
     """Dims along which operands that are read have their elements side by side."""
     mapped: tuple[str, ...] = ()
     """Tensors among the operands whose elements are found by a mapping."""
+    looked_up: bool = False
+    """Whether places of elements of operands are values of a step; without products, of columns that all rows share."""
     pixels: bool = False
     """Whether elements of operands that are side by side are so along steps, though perhaps not along all of them."""
     lines: str = ""

@@ -53,11 +53,18 @@ def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owne
         length = len(found)  # pydantic does not count the rest of a dict
         hint = "" if length else _INSTEAD_OF_NONE.get(field, "")
         return OutOfRange(where, field, f"{word} {limit} {unit} long", str(length), hint)
+    if kind == "string_too_short":
+        return WrongType(where, f"some text for {quote(field)}", "none")
     if kind == "string_too_long":
         return OutOfRange(where, field, f"at most {context['max_length']} characters long", str(len(found)))
     if kind == "string_pattern_mismatch":
         return WrongType(where, "lower-case letters, digits and underscores", describe(found))
     return WrongType(where, f"another value for {quote(field)}", describe(found))
+
+
+def follows_from_others(problem: Mapping[str, Any]) -> bool:
+    """Whether pydantic tells it of what its other problems leave: a list whose items are all wrong is not empty."""
+    return problem["type"] == "too_short" and len(problem["input"]) >= problem["ctx"]["min_length"]
 
 
 def describe(value: object) -> str:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, TypeVar, cast
 
+from annotated_types import MaxLen
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from wavespec.diagnostics import Span, WavespecError, nearest
 from wavespec.schema.language.base import Path, Position, SpecModel, Worded
@@ -41,7 +44,7 @@ from wavespec.schema.language.names import name_problem
 from wavespec.schema.language.scalars import parse_default
 from wavespec.schema.ops import Formula, Op, ValueOp
 from wavespec.schema.reading.field_kinds import Kind, field_kinds, is_built_of_parts
-from wavespec.schema.reading.pydantic_to_error import describe, owner_of, pydantic_to_error
+from wavespec.schema.reading.pydantic_to_error import describe, follows_from_others, owner_of, pydantic_to_error
 from wavespec.schema.reading.tuned import TunedSpec
 from wavespec.schema.reading.yaml_source import DuplicateKey, Entry, MappingNode, Node, ScalarNode, SequenceNode
 from wavespec.targets.names import TARGETS
@@ -83,6 +86,18 @@ def nodes_to_family(root: Node) -> tuple[FamilySpec | None, tuple[WavespecError,
     return reader.family(root), tuple(reader.errors)
 
 
+def _is_too_long(fields: Mapping[str, object], model: type[SpecModel]) -> bool:
+    """Whether a field has more entries than it may have: further checks would take as long as it is, and may go as
+    deep."""
+    lengths = {name: len(value) for name, value in fields.items() if isinstance(value, dict | list | tuple)}  # pyright: ignore
+    return any(length > _longest(model.model_fields[name]) for name, length in lengths.items())
+
+
+def _longest(field: FieldInfo) -> float:
+    """The entries that a field may have at most."""
+    return min((one.max_length for one in field.metadata if isinstance(one, MaxLen)), default=inf)
+
+
 class _Reader:
     def __init__(self) -> None:
         self.errors: list[WavespecError] = []
@@ -97,7 +112,7 @@ class _Reader:
         fields, positions = self._fields(root, KernelSpec)
         self._add_sizes(fields, positions)
         spec = self._build(KernelSpec, fields, positions, "A kernel")
-        if spec is not None:
+        if spec is not None or _is_too_long(fields, KernelSpec):
             return spec
         # Enough of a kernel to go on looking for mistakes; it never leaves the loader.
         usable = {
@@ -379,7 +394,7 @@ class _Reader:
             for part in location:
                 if (*path, part) in positions:
                     path = (*path, part)
-            if (location and location[0] in broken) or (path and path in seen):
+            if (location and location[0] in broken) or (path and path in seen) or follows_from_others(problem):
                 continue
             seen.add(path)
             if problem["type"] == "bad_name" and problem["input"] in self.broken and "name" not in path:
