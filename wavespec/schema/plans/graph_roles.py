@@ -422,8 +422,10 @@ class GraphRoles:
         return len(self.loops) == 1 and all(isinstance(op, Iterate) for op in loops) and bounds == [None] * len(bounds)
 
     def _bits(self, operands: Sequence[str]) -> int:
-        names = operands or [name for name, one in self.spec.tensors.items() if len(one.shape) > 1]
-        return max((DTYPES[self.spec.tensors[name].dtype].bits for name in names), default=32)
+        tensors, loops = self.spec.tensors, {*self.loops}
+        some = [name for name, one in tensors.items() if not loops.isdisjoint(one.shape)]
+        names = operands or [name for name, one in tensors.items() if len(one.shape) > 1] or some
+        return max((DTYPES[tensors[name].dtype].bits for name in names), default=32)
 
     def _values(self) -> tuple[tuple[tuple[str, ...], int], ...]:
         return tuple(dict.fromkeys(map(self._typed, self.types)))
