@@ -107,7 +107,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if is_one and context.kernel.launched is not None and all(one.vector.elements == 1 for one in joined):
         nothing, hint = identity(op["function"], compute), op.node or result.name
         join_some = functools.partial(build.reduce, function, hint=hint)
-        parts = parts_of_launched(context, joined, [nothing] * len(joined), hint, join_some)
+        parts, _ = parts_of_launched(context, joined, [nothing] * len(joined), hint, join_some)
         joined = [in_pairs(build, function, own, hint) for own in parts]
     elif is_one and counts[waves[0]] > _FEW_WAVES:
         joined = _by_lanes(context, joined, waves[0], function, op.node or result.name)
