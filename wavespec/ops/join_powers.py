@@ -31,7 +31,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if waves:
         found = _of_waves(op, context, found, waves[0], is_all=not is_shared)
     if is_shared:
-        load = meet_in_cluster(context, op, found, waves, lanes_alike=True)
+        load = meet_in_cluster(context, op, found, waves, lanes_alike=True, by_lanes=True)
         parts = [load(0, const(rank)) for rank in range(kernel.cluster)]
         own = [load(number, kernel.symbol("lane") % kernel.cluster) for number in range(len(found))]
         found = _joined(op, context, in_pairs(build, "maximum", parts, hint), own, kernel.cluster, is_all=True)

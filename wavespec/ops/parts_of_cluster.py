@@ -25,12 +25,19 @@ def parts_of_cluster(
 
 
 def meet_in_cluster(
-    context: ThreadContext, op: Op, values: Sequence[Value], waves: Sequence[str], *, lanes_alike: bool
+    context: ThreadContext,
+    op: Op,
+    values: Sequence[Value],
+    waves: Sequence[str],
+    *,
+    lanes_alike: bool,
+    by_lanes: bool = False,
 ) -> Callable[[int, Expr], Value]:
     """Send values to all workgroups, and wait for theirs; what loads the value of a number of one of them comes out.
 
     Waves that differ in the symbols ``waves`` have the same values, and with ``lanes_alike`` so have the lanes of one:
-    the first of them send theirs.  ``op`` says on which signal those that arrive are counted.
+    the first of them send theirs.  ``op`` says on which signal those that arrive are counted.  Where lanes read
+    ``by_lanes``, each what another workgroup has, that lies side by side, in as many banks.
     """
     build, kernel, hint = context.build, context.kernel, op.node or op.result.name
     plain = values[0].vector.dtype
@@ -38,7 +45,8 @@ def meet_in_cluster(
     dtype, sizes = sent[0].vector.dtype, [value.vector.elements for value in sent]
     starts = list(itertools.accumulate(sizes, initial=0))
     lanes = 1 if lanes_alike else kernel.lanes
-    each = starts[-1] * lanes * kernel.wave_count  # of a workgroup
+    is_one = by_lanes and all(count == 1 or wave in waves for wave, count in kernel.waves)
+    each = starts[-1] * lanes * (1 if is_one else kernel.wave_count)  # of a workgroup
     name = _memory(context, f"{hint}.ranks", dtype, each * kernel.cluster)
     lane = kernel.symbol("lane")
     first = kernel.wave_number.substitute({wave: const(0) for wave in waves})
