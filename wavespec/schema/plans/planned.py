@@ -140,8 +140,6 @@ class _Plan:
             yield from ((_Plan(self.spec, before), entry) for entry in own)
         if roles.product_beside and with_cases and "product_beside" in table:
             yield from ((_Plan(self.spec, roles.product_beside), entry) for entry in entries)
-            most = table["product_beside"]  # rows that are left
-            entries = tuple(one for one in entries if one in table["every"] or one["tile"]["rows"] <= most)
         if roles.with_sums and with_cases and "sums_before" in table:
             yield from self._of_columns_once(roles.with_sums, table)
             yield from ((_Plan(self.spec, roles.with_sums), entry) for entry in entries)
