@@ -148,7 +148,7 @@ def test_a_narrow_product_beside_another_does_not_halve_its_columns() -> None:
 def test_products_of_few_columns_are_made_before_one_of_many_rows() -> None:
     """Beside it, each of its workgroups made them again: 128 x 16 elements take the matrix unit as long as 128 x 64."""
     spec = spec_of("linear_lora_f32")
-    few, many = (case_of(spec, M=rows, N=5120, K=5120) for rows in (128, 2048))
+    few, many = (case_of(spec, M=rows, N=5120, K=5120) for rows in (256, 2048))
     assert [len(case.kernels) for case in (few, many)] == [1, 2]
     making, product = many.kernels
     assert [len([*every(Mma, one.graph)]) for one in (making, product)] == [1, 2]
