@@ -327,7 +327,7 @@ def measure(kernels: dict[str, Kernel], seconds: float, hot: bool, shapes: Seque
         for name, kernel in kernels.items():
             c = torch.empty(shape[:-1], dtype=TORCH[kernel.artifact.outputs[0].dtype], device=DEVICE)
             calls[name] = lambda kernel=kernel, inputs=inputs, c=c: kernel.raw(*inputs, c)
-        times = in_turns(calls, seconds * len(calls), None if hot else flush)
+        times = in_turns(calls, seconds * len(calls), None if hot else flush.zero_)
         best = min(times[name] for name in theirs)
         for name, milliseconds in times.items():
             speed, ratio = 2e-9 * math.prod(shape) / milliseconds, best / milliseconds
@@ -344,21 +344,21 @@ def measure(kernels: dict[str, Kernel], seconds: float, hot: bool, shapes: Seque
     return rows
 
 
-def in_turns(calls: dict[str, Call], seconds: float, flush: torch.Tensor | None) -> dict[str, float]:
-    """Median milliseconds of one call of each, all called in turns."""
+def in_turns(calls: dict[str, Call], seconds: float, flush: Call | None) -> dict[str, float]:
+    """Median milliseconds of one call of each, all called in turns behind ``flush``."""
     for call in calls.values():
         for _ in range(3):
             call()
     torch.cuda.synchronize()
     pairs: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
     end_at = time.perf_counter() + seconds
-    busy = torch.empty(256 << 20, dtype=torch.uint8, device=DEVICE) if flush is None else flush
+    busy = torch.empty(256 << 20, dtype=torch.uint8, device=DEVICE)
     while time.perf_counter() < end_at or len(next(iter(pairs.values()))) < 5:
         for _ in range(_HEAD_START + len(calls)):  # or the first call would be timed from before it is launched
             busy.zero_()
         for name, call in calls.items():
             if flush is not None:
-                flush.zero_()
+                flush()
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             start.record()
             call()

@@ -6,7 +6,8 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
     python -m benchmarks.models run FOLDER [--device cuda] [--only NAME ...] [--seconds S] [--compile]
 
 The specs of ``benchmarks/specs/models`` are written as by a user who knows the documents alone: what is computed, and
-nothing of tiles.  `build` compiles the cases that the sizes of ``model_contests.py`` take.  Both are called in turns on
+nothing of tiles.  `build` compiles the cases that the sizes of ``model_contests.py`` take, `run` ends with 1 where a
+row fails: a kernel that raises, is wrong, or was asked for by name and not built.  Both are called in turns on
 the same tensors, on a GPU with 256 MiB written in between, medians; on a CPU one thread each, by the time of the
 thread, the fastest call.  Results are compared with f64: the error is at most twice torch's; integers are equal.
 """
@@ -43,8 +44,8 @@ _FLUSHED_BYTES = 256 << 20
 _LEAST_CALLS = 5
 
 
-def main() -> None:
-    """Build kernels, or check and time those of a folder."""
+def main() -> int:
+    """Build kernels, or check and time those of a folder; 1 where a row of these fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     building = commands.add_parser("build", help="compile the kernels of the table")
@@ -56,12 +57,12 @@ def main() -> None:
     running.add_argument("--seconds", type=float, default=0.1, help="for each size")
     running.add_argument("--compile", action="store_true", help="time what torch.compile makes of torch's, too")
     for command in (building, running):
-        command.add_argument("--only", nargs="*", default=list(CONTESTS), help="kernels by name")
+        command.add_argument("--only", nargs="*", help="kernels by name")
     arguments = parser.parse_args()
     if arguments.command == "build":
-        build_all(arguments.folder, arguments.target, arguments.only)
-    else:
-        run(arguments)
+        build_all(arguments.folder, arguments.target, arguments.only or list(CONTESTS))
+        return 0
+    return 1 if run(arguments) else 0
 
 
 def build_all(folder: Path, target: str, names: Sequence[str]) -> None:
@@ -110,8 +111,8 @@ def _whole(contest: Contest) -> dict[str, int]:
     return {name: number for name, number in contest.scalars.items() if isinstance(number, int)}
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print a row for each kernel and size."""
+def run(arguments: argparse.Namespace) -> int:
+    """Print a row for each kernel and size; how many failed comes out."""
     torch.set_default_device(arguments.device)
     torch.set_num_threads(1 if arguments.device == "cpu" else torch.get_num_threads())
     torch.backends.cudnn.allow_tf32 = False
@@ -119,26 +120,34 @@ def run(arguments: argparse.Namespace) -> None:
         "| kernel | sizes | wavespec µs | torch µs | compiled µs | of torch | of compiled |\n"
         "|---|---|---:|---:|---:|---:|---:|"
     )
-    ratios: list[float] = []
-    for name in arguments.only:
+    ratios, failed = list[float](), 0
+    for name in arguments.only or CONTESTS:
         path = arguments.folder / f"{name}.wavespec"
-        if path.exists():
-            kernel = Kernel(unpack_artifact(path.read_bytes()))
-            for sizes in sizes_of(CONTESTS[name], arguments.device == "cpu"):
-                try:
-                    ratios.append(_row(kernel, name, sizes, arguments))
-                except Exception as error:  # a row that fails must not stop the rest
-                    print(
-                        f"| {name} | {_shown(sizes)} | | | | | | {type(error).__name__}: {str(error)[:300]}", flush=True
-                    )
-    print(f"\n{len(ratios)} rows, geometric mean {math.exp(statistics.fmean(map(math.log, ratios))):.2f}")
+        if not path.exists():
+            if arguments.only:
+                print(f"| {name} | | | | | | | not built", flush=True)
+                failed += 1
+            continue
+        kernel = Kernel(unpack_artifact(path.read_bytes()))
+        for sizes in sizes_of(CONTESTS[name], arguments.device == "cpu"):
+            try:
+                ratio, is_right = _row(kernel, name, sizes, arguments)
+                ratios.append(ratio)
+                failed += not is_right
+            except Exception as error:  # a row that fails must not stop the rest
+                failed += 1
+                print(f"| {name} | {_shown(sizes)} | | | | | | {type(error).__name__}: {str(error)[:300]}", flush=True)
+    mean = f"geometric mean {math.exp(statistics.fmean(map(math.log, ratios))):.2f}, " if ratios else ""
+    print(f"\n{len(ratios)} rows, {mean}{failed} failed")
+    return failed
 
 
 def _shown(sizes: Sizes) -> str:
     return ", ".join(f"{name} {size}" for name, size in sizes.items())
 
 
-def _row(kernel: Kernel, name: str, sizes: Sizes, arguments: argparse.Namespace) -> float:
+def _row(kernel: Kernel, name: str, sizes: Sizes, arguments: argparse.Namespace) -> tuple[float, bool]:
+    """How many times as fast as torch, and whether all results are right."""
     contest = CONTESTS[name]
     case = _Case(kernel, contest, sizes, arguments.device)
     wrong = " ".join(case.mistakes())
@@ -156,7 +165,7 @@ def _row(kernel: Kernel, name: str, sizes: Sizes, arguments: argparse.Namespace)
         else f" | {ratio:.2f} | "
     )
     print(f"| {name} | {_shown(sizes)} | {mine:.1f} | {times['torch']:.1f} | {last} | {wrong}", flush=True)
-    return ratio
+    return ratio, not wrong
 
 
 @dataclass(slots=True)
@@ -268,4 +277,4 @@ def thread_times(calls: dict[str, Call], seconds: float) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

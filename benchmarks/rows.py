@@ -4,11 +4,17 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
 
     python benchmarks/rows.py build FOLDER [--target cpu | sm_90] [--only NAME ...] [--dtype f32 bf16]
     python benchmarks/rows.py run FOLDER [--device cpu | cuda] [--seconds S] [--only NAME ...] [--shapes 4096x4097 ...]
-                                         [--compile]
+                                         [--compile] [--flush write read]
 
 A shape is rows and columns; sums are over the rows, heads have 128 elements.  All contestants of a shape run in turns
-on fresh random data; figures are medians.  A copy moves as many bytes as the kernel reads and writes.  On a GPU 256 MiB
-are written between calls, so that operands come from memory.
+on fresh random data; figures are medians.  A copy moves as many bytes as the kernel reads and writes, a stream
+(``streams.py``) reads as many and writes as many.
+
+On a GPU 256 MiB are written between calls, or read, so that operands come from memory.  What is written stays in the
+cache until something else takes its place, and has to be written back then: in the time of a kernel, a stream or a copy
+alike.  A kernel that only reads has all of it in its way, and a copy, half of whose bytes are written, only a part: the
+bar of a kernel is a stream behind the same flush, and that of all earlier tables, `write`.  A run ends with 1 where a
+result is wrong.
 """
 
 from __future__ import annotations
@@ -16,13 +22,16 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.nn.functional as functional
 from gemm_h200 import in_turns
+from streams import stream
 from torch import Tensor
 
 from wavespec.runtime import Kernel, unpack_artifact
@@ -60,7 +69,7 @@ TORCH: dict[str, Callable[[Tensors], Tensor]] = {
 """What torch users write; it makes its result anew."""
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     building = commands.add_parser("build", help="compile the specs")
@@ -73,13 +82,14 @@ def main() -> None:
     running.add_argument("--seconds", type=float, default=1.0, help="for each shape")
     running.add_argument("--shapes", nargs="*", default=SHAPES, help="rows and columns, as 4096x4097")
     running.add_argument("--compile", action="store_true", help="time torch.compile as well")
+    running.add_argument("--flush", nargs="*", default=["write"], choices=list(_FLUSHES), help="between calls on a GPU")
     for command in (building, running):
         command.add_argument("--only", nargs="*", default=list(TORCH), help="kernels by name")
     arguments = parser.parse_args()
     if arguments.command == "build":
         build_all(arguments.folder, arguments.target, arguments.only, arguments.dtype)
-    else:
-        run(arguments)
+        return 0
+    return 0 if run(arguments) else 1
 
 
 def build_all(folder: Path, target: str, names: Sequence[str], dtypes: Sequence[str]) -> None:
@@ -102,41 +112,67 @@ def build_all(folder: Path, target: str, names: Sequence[str], dtypes: Sequence[
             print(title, flush=True)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Print a row for each kernel and shape."""
-    print("| kernel | shape | wavespec µs | torch µs | compile µs | copy µs | of the better torch | of a copy |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|")
-    ratios: list[float] = []
+def run(arguments: argparse.Namespace) -> bool:
+    """Print a row for each kernel, shape and flush; whether all results are right comes out."""
+    print("| kernel | shape | flush | wavespec µs | torch µs | compile µs | copy µs | stream µs ", end="")
+    print("| of the better torch | of a copy | of a stream |\n|---|---|---|" + "---:|" * 8)
+    rows: list[_Row] = []
     for path in sorted(arguments.folder.glob("*.wavespec")):
         if path.stem.partition("-")[0] in arguments.only:
             kernel = Kernel(unpack_artifact(path.read_bytes()))
-            ratios += [_row(path.stem, kernel, shape, arguments) for shape in arguments.shapes]
-    print(f"\nGeometric mean of a copy {math.exp(statistics.fmean(map(math.log, ratios))):.2f}.")
+            rows += [row for shape in arguments.shapes for row in _rows(path.stem, kernel, shape, arguments)]
+    for peer in _PEERS:
+        ratios = [row.times[peer] / row.times["wavespec"] for row in rows if peer in row.times]
+        if ratios:
+            mean, least = math.exp(statistics.fmean(map(math.log, ratios))), min(ratios)
+            print(f"Of {peer}: geometric mean {mean:.2f}, least {least:.2f}, {len(ratios)} rows.")
+    return all(row.is_right for row in rows)
 
 
-def _row(title: str, kernel: Kernel, shape: str, arguments: argparse.Namespace) -> float:
+_PEERS = ("torch", "compile", "copy", "stream")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Microseconds of every contestant of a shape behind one flush, and whether the kernel's result is right."""
+
+    times: dict[str, float]
+    is_right: bool
+
+
+def _rows(title: str, kernel: Kernel, shape: str, arguments: argparse.Namespace) -> Iterator[_Row]:
     name = title.partition("-")[0]
-    function = TORCH[name]
     m, n = map(int, shape.split("x"))
     given = _inputs(kernel, name, m, n, arguments.device)
-    expected, error, allowed = _errors(kernel, function, given)
+    expected, error, allowed = _errors(kernel, TORCH[name], given)
+    wrong = "" if error <= allowed else f" error {error:.1e}, allowed {allowed:.1e}"
+    is_cuda = arguments.device == "cuda"
+    calls = _calls(name, kernel, given, expected, compiled=arguments.compile, streamed=is_cuda)
+    for flush in arguments.flush if is_cuda else ("",):
+        times = gpu_times(calls, arguments.seconds, flush) if is_cuda else cpu_times(calls, arguments.seconds)
+        mine, other = times["wavespec"], min(times["torch"], times.get("compile", math.inf))
+        shown = [f"{times[one]:.1f}" if one in times else "" for one in ("wavespec", *_PEERS)]
+        shown += [f"{other / mine:.2f}", *(f"{times[one] / mine:.2f}" if one in times else "" for one in _PEERS[2:])]
+        print(f"| {title} | {shape} | {flush} | {' | '.join(shown)} |{wrong}", flush=True)
+        yield _Row(times, not wrong)
+
+
+def _calls(
+    name: str, kernel: Kernel, given: Tensors, expected: Tensor, *, compiled: bool, streamed: bool
+) -> dict[str, Call]:
+    """All contestants of a shape."""
+    function, device = TORCH[name], expected.device
     calls: dict[str, Call] = {"wavespec": lambda: kernel(*given), "torch": lambda: function(given)}
     if name != "scatter_add" and name != "topk":
         calls["wavespec"] = lambda: kernel(*given, out=expected)
-    if arguments.compile:
+    if compiled:
         torch._dynamo.reset()
-        compiled = torch.compile(lambda *tensors: function(tensors), dynamic=False)
-        calls["compile"] = lambda: compiled(*given)
-    bytes_ = _bytes(name, given, expected)
-    source, target = (torch.zeros(bytes_ // 2, dtype=torch.uint8, device=arguments.device) for _ in range(2))
+        fast = torch.compile(lambda *tensors: function(tensors), dynamic=False)
+        calls["compile"] = lambda: fast(*given)
+    reads, writes = _bytes(name, given, expected)
+    source, target = (torch.zeros((reads + writes) // 2, dtype=torch.uint8, device=device) for _ in range(2))
     calls["copy"] = lambda: target.copy_(source)
-    times = (gpu_times if arguments.device == "cuda" else cpu_times)(calls, arguments.seconds)
-    mine, copy = times["wavespec"], times["copy"]
-    other = min(times["torch"], times.get("compile", math.inf))
-    wrong = "" if error <= allowed else f" error {error:.1e}, allowed {allowed:.1e}"
-    shown = " | ".join(f"{times[one]:.1f}" if one in times else "" for one in ("wavespec", "torch", "compile", "copy"))
-    print(f"| {title} | {shape} | {shown} | {other / mine:.2f} | {copy / mine:.2f} |{wrong}", flush=True)
-    return copy / mine
+    return {**calls, "stream": stream(reads, writes)} if streamed else calls
 
 
 def _inputs(kernel: Kernel, name: str, m: int, n: int, device: str) -> list[Tensor]:
@@ -173,20 +209,35 @@ def _errors(kernel: Kernel, function: Callable[[Tensors], Tensor], given: Tensor
     return expected, error, 2 * max(torchs, least)
 
 
-def _bytes(name: str, given: Tensors, result: Tensor) -> int:
-    """What a kernel has to read and write; of a table, the rows that are looked up."""
-    parts = [*given, result]
+def _bytes(name: str, given: Tensors, result: Tensor) -> tuple[int, int]:
+    """What a kernel has to read, and to write; of a table, the rows that are looked up."""
+    read, written = [*given], result
     if name == "embedding":
-        parts = [*(tensor for tensor in given if not tensor.is_floating_point()), result, result]
+        read = [*(tensor for tensor in given if not tensor.is_floating_point()), result]
     if name == "scatter_add":
-        parts = [given[1], given[2], given[2], given[2]]
-    return sum(tensor.numel() * tensor.element_size() for tensor in parts)
+        read, written = [given[1], given[2], given[2]], given[2]
+    sizes = [sum(tensor.numel() * tensor.element_size() for tensor in tensors) for tensors in (read, [written])]
+    return sizes[0], sizes[1]
 
 
-def gpu_times(calls: dict[str, Call], seconds: float) -> dict[str, float]:
-    """Median microseconds of each."""
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    return {name: milliseconds * 1e3 for name, milliseconds in in_turns(calls, seconds, flush).items()}
+def _write(memory: Tensor, sums: Tensor) -> None:
+    memory.zero_()
+
+
+def _read(memory: Tensor, sums: Tensor) -> None:
+    torch.amax(memory.view(torch.int32).view(len(sums), -1), 1, out=sums)
+
+
+_FLUSHES: dict[str, Callable[[Tensor, Tensor], None]] = {"write": _write, "read": _read}
+"""What is done with 256 MiB between calls."""
+
+
+def gpu_times(calls: dict[str, Call], seconds: float, flush: str = "write") -> dict[str, float]:
+    """Median microseconds of each, behind a flush of one kind."""
+    memory = torch.zeros(256 << 20, dtype=torch.uint8, device="cuda")
+    sums = torch.zeros(8192, dtype=torch.int32, device="cuda")
+    found = in_turns(calls, seconds, lambda: _FLUSHES[flush](memory, sums))
+    return {name: milliseconds * 1e3 for name, milliseconds in found.items()}
 
 
 def cpu_times(calls: dict[str, Call], seconds: float) -> dict[str, float]:
@@ -202,4 +253,4 @@ def cpu_times(calls: dict[str, Call], seconds: float) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

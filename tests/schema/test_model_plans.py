@@ -15,6 +15,7 @@ from wavespec.schema.language.constraints import Tiling
 from wavespec.schema.language.expressions import Num
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.load import loads
+from wavespec.schema.ops import Mma, every
 from wavespec.schema.resolve import complete_sizes, resolve_params
 
 SPECS = Path(__file__).parents[2] / "benchmarks" / "specs" / "models"
@@ -156,6 +157,37 @@ def test_a_narrow_product_beside_another_does_not_halve_its_columns() -> None:
     case = case_of(spec_of("linear_lora_f32"), M=2048, N=5120, K=5120)
     assert producers(case) == 1
     assert tile(case, "N") >= 128
+
+
+def test_products_of_few_columns_are_made_before_one_of_many_rows() -> None:
+    """Beside it, each of its workgroups made them again: 128 x 16 elements take the matrix unit as long as 128 x 64."""
+    spec = spec_of("linear_lora_f32")
+    few, many = (case_of(spec, M=rows, N=5120, K=5120) for rows in (256, 2048))
+    assert [len(case.kernels) for case in (few, many)] == [1, 2]
+    making, product = many.kernels
+    assert [len([*every(Mma, one.graph)]) for one in (making, product)] == [1, 2]
+    assert making.schedule is not None and making.schedule.workgroups is not None
+    assert making.schedule.workgroups.split == 4  # many workgroups for a narrow result
+
+
+def test_steps_that_values_bound_are_few() -> None:
+    """A bag of a few rows had 128 steps in eight waves, of which one had something to do."""
+    case = case_of(spec_of("embedding_bag"), P=4097, V=1_000_000, D=128, N=65536)
+    assert (tile(case, "N"), tile(case, "D"), tile(case, "N", "WAVE")) == (16, 128, 4)
+
+
+def test_parts_of_a_long_dim_are_read_by_several_accesses_of_a_lane() -> None:
+    """Elements of 16 bits had half an access each, since the only result is a number of 32."""
+    spec = spec_of("grad_norm")
+    wide = changed("grad_norm", ("dtype: bf16}", "dtype: f32}"))
+    assert [tile(case_of(one, N=50_000_000), "N", "WAVE") for one in (spec, wide)] == [1024, 512]
+
+
+@pytest.mark.parametrize(("pixels", "channels"), [(64, 64), (256, 64), (1024, 16)])
+def test_few_rows_in_a_loop_over_others_are_read_many_at_a_time(pixels: int, channels: int) -> None:
+    """Tiles had four rows of results where there are two images, and four channels."""
+    case = case_of(spec_of("group_norm_silu"), N=2, G=32, C=40, P=pixels)
+    assert (tile(case, "N"), tile(case, "C")) == (1, channels)
 
 
 def test_mistakes_come_without_words_about_tiles_that_nobody_wrote() -> None:

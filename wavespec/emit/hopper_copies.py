@@ -59,12 +59,19 @@ class BulkCopies(Emitter):
             self.has_met = True
         elif self.sends:  # who sends something waits for the others first
             self.text.do(_ARRIVE)
-            self.text.do("nvvm.barrier")
+            if self._are_used_before_sends():
+                self.text.do("nvvm.barrier")
         elif self.kernel.cluster > 1:  # others may arrive at a signal only after it has been made
             self.text.do(_ARRIVE)
             self.text.do("nvvm.cluster.wait")
         else:
             self.text.do("nvvm.barrier")
+
+    def _are_used_before_sends(self) -> bool:
+        """Whether other waves than the one that makes signals may use some before they wait for the cluster, which they
+        do in front of the first thing that is sent: not those that announce what is sent, by that wave alone.  Rows
+        are on their way sooner where nobody waits for all waves first."""
+        return {memory.name for memory in self.signals} != {op["signal"] for op in self.kernel.walk() if op.is_(SEND)}
 
     def end(self) -> None:
         """No workgroup of a cluster ends while another may still use its shared memory; one that is sent something has

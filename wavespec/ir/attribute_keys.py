@@ -57,6 +57,7 @@ Integer = Literal[
 Number = Literal["least", "most"]
 Flag = Literal[
     "acquire",
+    "alone",
     "around",
     "asynchronous",
     "by_lane",

@@ -211,7 +211,7 @@ REDUCE: Final = _declare(
     "tile, from ... -> tile",
     "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them; "
     "`skips_nan`: NaN may count as nothing; `by_lane`: loops carry one number for all that a lane has along `dim`; "
-    "`products`: they are products that nobody else needs; "
+    "`products`: they are products that nobody else needs; `alone`: each wave those that it has; "
     "`signal`, and the `index` of one: a cluster of workgroups has them, which meet there",
     Trait.ACROSS,
     operands=(1, 2),
@@ -223,6 +223,7 @@ REDUCE: Final = _declare(
         "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan"),
         "by_lane": Attribute(Kind.FLAG, absent="false", set_by="multiply-by-lanes"),
         "products": Attribute(Kind.FLAG, absent="false", set_by="fuse-products"),
+        "alone": Attribute(Kind.FLAG, absent="false", set_by="meet-once"),
         "signal": Attribute(Kind.MEMORY, absent="one workgroup has all", set_by="split-loops"),
         "index": Attribute(Kind.EXPRESSION, absent="none", set_by="split-loops"),
     },
@@ -331,6 +332,22 @@ WAVE_SUM: Final = _declare(
     operands=1,
     results=1,
     attributes={"dim": Kind.TEXT},
+)
+JOIN_POWERS: Final = _declare(
+    "join_powers",
+    "largest, sum -> largest, sum",
+    "of waves that share out `dim`, and workgroups of a cluster that meet by the `index` of a `signal`: the largest of "
+    "their largest elements, and the sum of the powers by `function` of what all elements are less than that, of the "
+    "sums that each has of what its own are less than its largest one; `fast`: as near as the machine's instruction",
+    operands=2,
+    results=2,
+    attributes={
+        "dim": Kind.TEXT,
+        "function": Kind.TEXT,
+        "fast": Kind.FLAG,
+        "signal": Attribute(Kind.MEMORY, absent="one workgroup has all"),
+        "index": Attribute(Kind.EXPRESSION, absent="none"),
+    },
 )
 SHARED_SUM: Final = _declare(
     "shared_sum",

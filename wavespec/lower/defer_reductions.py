@@ -40,7 +40,7 @@ class DeferReductions(Pass):
             starts: list[Op] = []
             ends: list[Op] = []
             for number in range(len(op.operands)):
-                made = _deferrable(op, number)
+                made = reduction_carried(op, number)
                 if made is not None and is_deferred(kernel, op, number, machine):
                     op = _deferred(op, number, made, fresh, starts, ends)
             return (*starts, op, *ends)
@@ -50,14 +50,14 @@ class DeferReductions(Pass):
 
 def is_deferred(kernel: Kernel, loop: Op, number: int, machine: Machine) -> bool:
     """Whether the loop carries parts of that value, which fit the registers of all lanes, and is done with them."""
-    made = _deferrable(loop, number)
+    made = reduction_carried(loop, number)
     if made is not None and made["dim"] != loop["dim"] and (machine.concurrent_waves or made["divided"]):
         return False  # lanes that each have all of the dim join it at once, and have few registers
     room = (machine.vector_bytes * _VECTORS or _BYTES) * kernel.wave_count * kernel.lanes
     return made is not None and (bool(made.get("by_lane")) or _bytes(made.operands[0]) <= room)
 
 
-def _deferrable(loop: Op, number: int) -> Op | None:
+def reduction_carried(loop: Op, number: int) -> Op | None:
     """The reduction that makes a carried value, if it is all that the loop has to do with it."""
     argument, last = loop.body.arguments[number], loop.body.yields[number]
     made = next((op for op in loop.body.ops if last in op.results), None)

@@ -34,6 +34,7 @@ from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.load_ahead import LoadAhead
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.match_operands import MatchOperands
+from wavespec.lower.meet_once import MeetOnce
 from wavespec.lower.multiply_by_lanes import MultiplyByLanes
 from wavespec.lower.multiply_in_pairs import MultiplyInPairs
 from wavespec.lower.nest_digits import NestDigits
@@ -119,6 +120,7 @@ PASSES: tuple[Pass, ...] = (
     PeelEdges(),
     PadOnce(),
     ShareResults(),
+    MeetOnce(),
     PadReads(),
     FuseProducts(),
     LimitCode(),

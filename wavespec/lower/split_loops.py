@@ -11,7 +11,7 @@ from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.rewriting import substituted
 from wavespec.ir.tile_ops import ITERATE, MMA, REDUCE
 from wavespec.lower.base import Pass
-from wavespec.lower.defer_reductions import is_deferred
+from wavespec.lower.defer_reductions import is_deferred, reduction_carried
 from wavespec.lower.fit_waves import wave_of
 from wavespec.lower.split_k import SplitNotPossible
 from wavespec.lower.tile_properties import tiles_are_placed, tiles_have_extents
@@ -76,8 +76,16 @@ def _obstacles(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, str]]:
         yield "a step takes all of the dim", "Use a smaller tile, or leave out 'split'."
     for loop in loops:
         for number, argument in enumerate(loop.body.arguments):
-            if not is_deferred(kernel, loop, number, machine):
+            # Who has one step carries nothing, so that it needs no registers for parts.
+            is_one = _most_steps(kernel, loop) == 1 and reduction_carried(loop, number) is not None
+            if not is_one and not is_deferred(kernel, loop, number, machine):
                 yield f"'{argument.name}' is not only what a reduction over the loop has so far", leave_out
+
+
+def _most_steps(kernel: Kernel, loop: Op) -> int | None:
+    """Of one workgroup of the cluster, whatever the size of the dim; nothing where that has no end."""
+    most: int | None = loop["extent"].high
+    return None if most is None else -(-most // (loop["step"].value * kernel.distribution.split))
 
 
 def _shared_out(kernel: Kernel, loop: Op, numbers: dict[str, int]) -> Op:
@@ -89,8 +97,7 @@ def _shared_out(kernel: Kernel, loop: Op, numbers: dict[str, int]) -> Op:
         return op if number is None else op.with_(signal=_MET, index=const(number))
 
     ops = tuple(joined(op) for op in loop.body.ops)
-    most: int | None = loop["extent"].high
-    if most is None or most > loop["step"].value * split:
+    if _most_steps(kernel, loop) != 1:
         # Every other step, not a run of them: workgroups that run together read what lies together.
         every = loop.with_(lower=rank * loop["step"], step=loop["step"] * split)
         return replace(every, region=replace(loop.body, ops=ops))

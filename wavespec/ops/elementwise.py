@@ -249,6 +249,15 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     context.fragments[result.name] = piecewise(context, operands, result, piece)
 
 
+def function_of(context: ThreadContext, function: str, *values: Value, fast: bool, hint: str) -> Value:
+    """A function of the language of values of f32 that one lane has."""
+    machine, meaning = context.machine, MEANINGS[function]
+    if fast:
+        meaning = replace(meaning, steps=_plain(function) if function in machine.approximations else FAST[function])
+    steps = Steps(context.build, values[-1], hint, close_powers=machine.close_powers, close_ratios=bool(machine.ratio))
+    return meaning.steps(steps, *values)
+
+
 def _computed(value: Value, meaning: Meaning) -> DType:
     dtype = value.vector.dtype
     return DTYPES["f32"] if dtype.is_float and dtype.bits < 32 and not meaning.is_exact else dtype

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wavespec.ir.dtype import DTYPES, DType
-from wavespec.ir.expr import const
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import row_major
 from wavespec.ir.thread import Mask
@@ -19,10 +19,25 @@ _SENT_BITS = 32  # of an element at least
 def parts_of_cluster(
     context: ThreadContext, op: Op, values: Sequence[Value], waves: Sequence[str], *, lanes_alike: bool
 ) -> list[list[Value]]:
-    """Send values to all workgroups, wait for theirs; for every value those of all workgroups, rank after rank.
+    """For every value those of all workgroups, as `meet_in_cluster` sends them, rank after rank."""
+    load = meet_in_cluster(context, op, values, waves, lanes_alike=lanes_alike)
+    return [[load(number, const(rank)) for rank in range(context.kernel.cluster)] for number in range(len(values))]
+
+
+def meet_in_cluster(
+    context: ThreadContext,
+    op: Op,
+    values: Sequence[Value],
+    waves: Sequence[str],
+    *,
+    lanes_alike: bool,
+    by_lanes: bool = False,
+) -> Callable[[int, Expr], Value]:
+    """Send values to all workgroups, and wait for theirs; what loads the value of a number of one of them comes out.
 
     Waves that differ in the symbols ``waves`` have the same values, and with ``lanes_alike`` so have the lanes of one:
-    the first of them send theirs.  ``op`` says on which signal those that arrive are counted.
+    the first of them send theirs.  ``op`` says on which signal those that arrive are counted.  Where lanes read
+    ``by_lanes``, each what another workgroup has, that lies side by side, in as many banks.
     """
     build, kernel, hint = context.build, context.kernel, op.node or op.result.name
     plain = values[0].vector.dtype
@@ -30,7 +45,8 @@ def parts_of_cluster(
     dtype, sizes = sent[0].vector.dtype, [value.vector.elements for value in sent]
     starts = list(itertools.accumulate(sizes, initial=0))
     lanes = 1 if lanes_alike else kernel.lanes
-    each = starts[-1] * lanes * kernel.wave_count  # of a workgroup
+    is_one = by_lanes and all(count == 1 or wave in waves for wave, count in kernel.waves)
+    each = starts[-1] * lanes * (1 if is_one else kernel.wave_count)  # of a workgroup
     name = _memory(context, f"{hint}.ranks", dtype, each * kernel.cluster)
     lane = kernel.symbol("lane")
     first = kernel.wave_number.substitute({wave: const(0) for wave in waves})
@@ -52,13 +68,12 @@ def parts_of_cluster(
         for rank in range(0 if lanes_alike else kernel.cluster):
             build.send(value, name, own + place, const(rank), met, mask=senders)
     build.add("signal_wait", (), (), phase=const(0), **met)
-    return [
-        [
-            build.cast(build.load(name, dtype, size, place + rank * each, hint=hint), plain, hint)
-            for rank in range(kernel.cluster)
-        ]
-        for size, place in zip(sizes, places, strict=True)
-    ]
+
+    def load(number: int, rank: Expr) -> Value:
+        found = build.load(name, dtype, sizes[number], places[number] + rank * each, hint=hint)
+        return build.cast(found, plain, hint)
+
+    return load
 
 
 def _memory(context: ThreadContext, wanted: str, dtype: DType, elements: int) -> str:

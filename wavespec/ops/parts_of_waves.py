@@ -53,28 +53,35 @@ def part_of_each_lane(context: ThreadContext, values: Sequence[Value], wave: str
 
 
 def parts_of_launched(
-    context: ThreadContext, values: Sequence[Value], function: str, nothing: float, hint: str
-) -> list[list[Value]]:
-    """The first lane of each wave lays down its numbers, which all lanes of it have; for every one those of all waves,
-    several of which come with one access, joined by ``function``.  Waves that are not launched have ``nothing``."""
+    context: ThreadContext,
+    values: Sequence[Value],
+    nothings: Sequence[float],
+    hint: str,
+    change: Callable[[Value], Value],
+) -> tuple[list[list[Value]], Callable[[int, Expr], Value]]:
+    """The first lane of each wave lays down its numbers, which all lanes of it have; for every one what ``change``
+    makes of those of all waves, several of which come with one access.  Waves that are not launched have
+    ``nothings``.
+
+    Returns:
+        These, and what loads the number of a value that one wave has.
+    """
     build, kernel, dtype = context.build, context.kernel, values[0].vector.dtype
     width = context.machine.shared.access_bytes // dtype.bytes
     waves = -(-kernel.wave_count // width) * width
     name = _memory_of(context, dtype, waves * len(values), hint)
     lane, launched = kernel.symbol("lane"), kernel.launched
     assert launched is not None and waves <= kernel.lanes
-    missing = build.constant(nothing, dtype, 1)
-    for number, value in enumerate(values):
+    for number, (value, nothing) in enumerate(zip(values, nothings, strict=True)):
+        missing = build.constant(nothing, dtype, 1)
         build.store(value, name, kernel.wave_number + number * waves, mask=((lane, const(1)),))
         beyond = ((launched - 1, lane), (lane, const(waves)), (kernel.wave_number, const(1)))
         build.store(missing, name, lane + number * waves, mask=beyond)
-    return [
-        [
-            build.reduce(function, build.load(name, dtype, width, const(at + number * waves), hint=hint), hint)
-            for at in range(0, waves, width)
-        ]
+    found = [
+        [change(build.load(name, dtype, width, const(at + number * waves), hint=hint)) for at in range(0, waves, width)]
         for number in range(len(values))
     ]
+    return found, lambda number, wave: build.load(name, dtype, 1, wave + number * waves, hint=hint)
 
 
 def _laid_down(context: ThreadContext, values: Sequence[Value], hint: str) -> tuple[str, _Place]:

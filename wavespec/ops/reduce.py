@@ -99,13 +99,16 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     joined = registers_joined(context, fragments, layout, dim, function, result.name, join)
     for mask in near:
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
+    if op.get("alone"):
+        waves, far = [], []
     lanes, counts = context.kernel.lanes, dict(context.kernel.waves)
     are_alike = all("lane" not in base.symbols for _, base in result.tile.layout.base)
     is_one = are_alike and not far and len(waves) == 1 and counts[waves[0]] <= lanes
     if is_one and context.kernel.launched is not None and all(one.vector.elements == 1 for one in joined):
-        nothing = identity(op["function"], compute)
-        parts = parts_of_launched(context, joined, function, nothing, op.node or result.name)
-        joined = [in_pairs(build, function, own, op.node or result.name) for own in parts]
+        nothing, hint = identity(op["function"], compute), op.node or result.name
+        join_some = functools.partial(build.reduce, function, hint=hint)
+        parts, _ = parts_of_launched(context, joined, [nothing] * len(joined), hint, join_some)
+        joined = [in_pairs(build, function, own, hint) for own in parts]
     elif is_one and counts[waves[0]] > _FEW_WAVES:
         joined = _by_lanes(context, joined, waves[0], function, op.node or result.name)
     elif waves or far:

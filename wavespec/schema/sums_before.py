@@ -1,5 +1,6 @@
 """The plain spec of a case goes in; the kernels that make sums which its loops carry, and the spec that reads these,
-come out: a product with sums of its rows and columns beside it would make them again in every tile.
+come out: a product with sums of its rows and columns beside it would make them again in every tile, and so would one
+with a product of the same rows and few columns.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from wavespec.schema.language.base import Position, SpecModel
 from wavespec.schema.language.constraints import AnyConstraint, Tiling, Wave, Workgroup
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.index_parser import parse_index
-from wavespec.schema.language.models import KernelSpec, Tensor
+from wavespec.schema.language.models import KernelSpec, Schedule, Tensor, WaveSchedule, WorkgroupSchedule
 from wavespec.schema.made_kernels import free_name, made_name, plain_kernel, unfolded, with_sizes, words_of
 from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Iterate, Mma, Read, Reduce, Register, Size, Write, every
-from wavespec.schema.ops.base import EffectOp
+from wavespec.schema.ops.base import EffectOp, ValueType
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.renamed_dims import dims_along
 
@@ -28,13 +29,22 @@ IN_FRONT: Final = (Register, Formula, Cast, Size, *ELEMENTWISE)
 _ALONG: Final = {"rows": 64, "rows_wave": 4, "steps": 32}
 _ACROSS: Final = {"rows": 256, "rows_wave": 64, "steps": 16}
 """Tiles of sums along what lies side by side, and across it: those of tables of plans for loops that only make sums."""
+_FEW: Final = 64
+"""Columns of a product, all of which a workgroup has."""
+_OF_PRODUCT: Final = {"rows": 64, "steps": 128, "stages": 5, "split": 4}
+"""Tiles of a product of few columns beside one with waves that only copy: that of a table of plans for few tiles, whose
+steps workgroups share out."""
+_BY_LANES: Final = {"rows": 16, "steps": 64}
+"""The same beside others, whose machines may have no such waves."""
+_LEAST_COLUMNS: Final = 16
 LAST_AXIS: Final = 4
 """Of a grid."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A sum with the loop that carries it, what a step makes it of, and the ops in front that it uses."""
+    """A sum, of elements or of products, with the loop that carries it, what a step makes it of, and the ops in front
+    that it uses."""
 
     name: str
     loop: Iterate
@@ -54,6 +64,25 @@ def sums_beside(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
         for name, dim in names
         if name in known and sides and all({*known[name]} < side - {dim} for side in sides)
     }
+
+
+def products_beside(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
+    """Products of few columns that loops carry beside another one of the same operand, with the dims of each in order.
+    ``spec``: with tiles for its loops."""
+    types, found = plain_graph(spec)[1], list[str]()
+    for loop in spec.graph:
+        products = [op for op in loop.body if isinstance(op, Mma)] if isinstance(loop, Iterate) else []
+        few = [op for op in products if any(_are_few(spec, types, op, operand) for operand in (op.lhs, op.rhs))]
+        shared = {name for op in products if op not in few for name in (op.lhs, op.rhs)}
+        found += [op.name for op in few if not shared.isdisjoint((op.lhs, op.rhs))]
+    return sums_that_can_be_made(spec, found)
+
+
+def _are_few(spec: KernelSpec, types: Mapping[str, ValueType], op: Mma, operand: str) -> bool:
+    """Whether all columns that an operand gives a product are few, whatever a call says."""
+    dims = [spec.dims[dim] for dim in types[operand].dims if dim in types[op.acc].dims]
+    sizes = [dim.value or dim.max for dim in dims]
+    return bool(sizes) and all(size is not None and size <= _FEW for size in sizes)
 
 
 def sums_that_can_be_made(spec: KernelSpec, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -102,20 +131,20 @@ def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
     """The sum of this name, if a loop carries nothing else under it, and nothing else that the loop carries is needed
     for it."""
     loops = [op for op in spec.graph if isinstance(op, Iterate) and name in op.carry]
-    named = [op for op in every(Reduce, spec.graph) if op.name == name]
+    named = [op for op in (*every(Reduce, spec.graph), *every(Mma, spec.graph)) if op.name == name]
     if len(loops) != 1 or len(named) != 1:
         return None
     (loop,), (op,) = loops, named
     bounds = (loop.start, loop.end, loop.step, loop.until)
     uses = sum(words_of(one).count(name) for one in loop.body)
-    if op not in loop.body or op.init != name or op.along != (loop.dim,) or len(op.values) != 1 or uses != 1:
+    if op not in loop.body or not _sums_up(op, loop, name) or uses != 1:
         return None
     alone = loop.model_copy(update={"carry": {name: loop.carry[name]}})
     body = needed_for_carry(alone)
     used = {word for one in body for word in words_of(one)}
     around = in_front(spec, loop, {loop.carry[name], *used})
     read = [one for one in body if isinstance(one, Read)]
-    is_plain = all(isinstance(one, _OF_STEP) for one in body)
+    is_plain = all(isinstance(one, _OF_STEP) for one in body if one != op)
     tensors = [spec.tensors[one.tensor] for one in read]
     is_plain &= all(map(dims_along, read, (one.shape for one in tensors))) and all(
         one.role == "input" for one in tensors
@@ -123,6 +152,12 @@ def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
     if any(bound is not None for bound in bounds) or not is_plain or used & loop.carry.keys() - {name}:
         return None
     return _Sum(name, loop, body, around) if all(isinstance(one, IN_FRONT) for one in around) else None
+
+
+def _sums_up(op: Reduce | Mma, loop: Iterate, name: str) -> bool:
+    if isinstance(op, Mma):
+        return op.acc == name and op.scales is None
+    return op.init == name and op.along == (loop.dim,) and len(op.values) == 1
 
 
 def in_front(spec: KernelSpec, loop: Iterate, needed: set[str]) -> tuple[AnyOp, ...]:
@@ -142,6 +177,8 @@ def _making(spec: KernelSpec, one: _Sum, tensor: Tensor, own: tuple[str, ...]) -
     graph = [*one.around, loop, Write(value=f"{loop.name}.{one.name}", to=made_name(spec, one.name), at=at)]
     reads = {op.tensor: op for op in every(Read, one.body)}
     tensors = {name: spec.tensors[name].model_copy(update={"space": "global"}) for name in reads}
+    if any(every(Mma, one.body)):
+        return _product(spec, one, {**tensors, made_name(spec, one.name): tensor}, graph, own)
     along = (dims_along(op, tensors[name].shape) or () for name, op in reads.items())
     is_along = any(dims[-1:] == (loop.dim,) for dims in along)
     sizes, (*outer, row) = _ALONG if is_along else _ACROSS, own
@@ -149,6 +186,32 @@ def _making(spec: KernelSpec, one: _Sum, tensor: Tensor, own: tuple[str, ...]) -
     tiles += [Workgroup(dim=dim, tile=_number(1), axis=min(at, LAST_AXIS)) for at, dim in enumerate(reversed(outer), 1)]
     tiles += [Tiling(dim=loop.dim, tile=_number(sizes["steps"])), Wave(dim=row, tile=_number(sizes["rows_wave"]))]
     return plain_kernel(spec, one.name, {**tensors, made_name(spec, one.name): tensor}, graph, tiles)
+
+
+def _product(
+    spec: KernelSpec, one: _Sum, tensors: Mapping[str, Tensor], graph: Sequence[AnyOp], own: tuple[str, ...]
+) -> KernelSpec:
+    """The kernel with a product of few columns; ``own``: its dims, of which one is that of these."""
+    waves, (product,) = spec.schedule and spec.schedule.waves, every(Mma, one.body)
+    copies = waves is not None and waves.producers > 0
+    sizes, types = _OF_PRODUCT if copies else _BY_LANES, plain_graph(spec)[1]
+    few = next(name for name in (product.lhs, product.rhs) if _are_few(spec, types, product, name))
+    columns = [dim for dim in types[few].dims if dim in own]
+    *outer, row = (dim for dim in own if dim not in columns)
+    tiles: list[AnyConstraint] = [Workgroup(dim=row, tile=_number(sizes["rows"]), axis=0)]
+    for axis, dim in enumerate((*columns, *outer), 1):
+        size = max(_LEAST_COLUMNS, spec.dims[dim].value or spec.dims[dim].max or 1) if dim in columns else 1
+        tiles.append(Workgroup(dim=dim, tile=_number(size), axis=min(axis, LAST_AXIS)))
+    tiles.append(Tiling(dim=one.loop.dim, tile=_number(sizes["steps"])))
+    if not copies:
+        return plain_kernel(spec, one.name, tensors, graph, tiles)
+    read = {op.tensor for op in every(Read, one.body) if op.name in (product.lhs, product.rhs)}
+    staged = {name: tensor.model_copy(update={"space": "shared"}) for name, tensor in tensors.items() if name in read}
+    schedule = Schedule(
+        stages=sizes["stages"], waves=WaveSchedule(producers=1), workgroups=WorkgroupSchedule(split=sizes["split"])
+    )
+    kernel = plain_kernel(spec, one.name, {**tensors, **staged}, graph, [*tiles, Wave(dim=row, tile=_number(64))])
+    return kernel.model_copy(update={"schedule": schedule}).with_own_schedule(True)
 
 
 def graph_reading(graph: Sequence[AnyOp], summing: Iterate, carried: str, read: Read) -> tuple[AnyOp, ...]:

@@ -17,10 +17,12 @@ from wavespec.schema.plans.values_of_rows import MOST_WORDS
 from wavespec.schema.plans.vectors import in_vectors
 from wavespec.schema.products_before import product_alone, product_that_can_be_made
 from wavespec.schema.resolve import constant_values
-from wavespec.schema.sums_before import sums_beside, with_sums_before
+from wavespec.schema.sums_before import products_beside, sums_beside, with_sums_before
 from wavespec.targets.names import WIDEST_BITS
 
 _BYTE_BITS = 8
+_BITS = 16
+"""Of operands that matrix units read themselves, along any dim."""
 
 
 def roles_of(spec: KernelSpec) -> Roles | None:
@@ -38,6 +40,7 @@ def roles_of(spec: KernelSpec) -> Roles | None:
     return replace(
         roles,
         with_sums=_with_sums(spec, roles),
+        product_beside=_product_beside(spec, roles),
         along_steps=_along_steps(spec, roles),
         product_before=_product_before(spec, roles),
         vectors=in_vectors(spec, graph, types, roles),
@@ -56,6 +59,19 @@ def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:
     rest = roles_of(reading)
     rest = rest and replace(rest.decoded_once or rest, sums_before=sums, decoded_once=None, turned=())
     return rest and replace(rest, columns_once=rest.columns_once and replace(rest.columns_once, sums_before=sums))
+
+
+def _product_beside(spec: KernelSpec, roles: Roles) -> Roles | None:
+    """Roles of what is left of a product when kernels before have made those of few columns beside it."""
+    if roles.kind != "products" or roles.bits != _BITS or roles.joined or roles.decoded or len(roles.steps) != 1:
+        return None
+    tiled = with_tiled_loops(spec)
+    made = products_beside(tiled)
+    if not made:
+        return None
+    _, reading = with_sums_before(tiled.model_copy(update={"schedule": Schedule(materialize=made)}))
+    rest = roles_of(reading)
+    return rest and replace(rest, products_made=made, product_beside=None, with_sums=None, turned=())
 
 
 def _product_before(spec: KernelSpec, roles: Roles) -> Roles | None:

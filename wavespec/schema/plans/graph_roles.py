@@ -416,8 +416,7 @@ class GraphRoles:
         not the largest so far that an online softmax subtracts."""
         extremes = [op.extreme for op in loop.body if isinstance(op, ArgReduce)]
         made = {op.name for op in loop.body if isinstance(op, Reduce | ArgReduce)} | {*extremes}
-        used = [word for op in loop.body for word in words_of(op) if word in loop.carry]
-        # `extreme` names what it makes.
+        used = [word for op in loop.body for word in words_of(op) if word in loop.carry]  # an `extreme`, which it makes
         return all(name in made and used.count(name) == 1 + extremes.count(name) for name in loop.carry)
 
     def _is_single(self) -> bool:
@@ -428,8 +427,9 @@ class GraphRoles:
         return len(self.loops) == 1 and all(isinstance(op, Iterate) for op in loops) and bounds == [None] * len(bounds)
 
     def _bits(self, operands: Sequence[str]) -> int:
-        names = operands or [name for name, one in self.spec.tensors.items() if len(one.shape) > 1]
-        return max((DTYPES[self.spec.tensors[name].dtype].bits for name in names), default=32)
+        of, loops = self.spec.tensors, {*self.loops}
+        names = operands or [n for n in of if len(of[n].shape) > 1] or [n for n in of if loops & {*of[n].shape}]
+        return max((DTYPES[of[name].dtype].bits for name in names), default=32)
 
     def _values(self) -> tuple[tuple[tuple[str, ...], int], ...]:
         return tuple(dict.fromkeys(map(self._typed, self.types)))

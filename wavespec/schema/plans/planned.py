@@ -138,6 +138,8 @@ class _Plan:
         if (before := roles.product_before) and with_cases and "product_before" in table:
             own = [one for one in entries if before.may_start_anywhere or "aligned" in one]
             yield from ((_Plan(self.spec, before), entry) for entry in own)
+        if roles.product_beside and with_cases and "product_beside" in table:
+            yield from ((_Plan(self.spec, roles.product_beside), entry) for entry in entries)
         if roles.with_sums and with_cases and "sums_before" in table:
             yield from self._of_columns_once(roles.with_sums, table)
             yield from ((_Plan(self.spec, roles.with_sums), entry) for entry in entries)
@@ -264,6 +266,7 @@ class _Plan:
             *(table["decoded_once"] if is_once else ()),
             *(table.get("columns_once", ()) if self.roles.across and self.roles.written and not is_once else ()),
             *(table["sums_before"] if self.roles.sums_before else ()),
+            *([f"rows > {table['product_beside']}"] if self.roles.products_made else ()),
             *(table["along_steps"] if self.roles.laid_out else ()),
             *(table["product_before"] if self.roles.apart else ()),
             *(table["product_before_narrow"] if self.roles.apart and self.roles.has_narrow_rows else ()),
@@ -293,7 +296,8 @@ class _Plan:
             "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),
             "tensors": {name: {"space": space} for name, space in self._spaces(entry).items()},
         }
-        made = {**self.roles.sums_before, **self.roles.written, **self.roles.laid_out, **self.roles.apart}
+        roles = self.roles
+        made = {**roles.sums_before, **roles.products_made, **roles.written, **roles.laid_out, **roles.apart}
         schedule = {**(tiles.schedule or {}), **({"materialize": made} if made else {})}
         return {**found, "schedule": schedule} if schedule else found
 
@@ -372,6 +376,7 @@ class _Plan:
             "along": str(int(roles.along)),
             "loops": str(roles.loops),
             "walks": str(int(bool(roles.walked))),
+            "ragged": str(int(bool(roles.uniform))),
             "largest": str(roles.largest),
             "counted": str(int(bool(roles.counted))),
             "bins": " * ".join(roles.counted) or "0",

@@ -107,6 +107,10 @@ class Roles:
     """The same where kernels of their own make the sums of one side first, which their loops carry."""
     sums_before: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """These sums, each with its dims in their order."""
+    product_beside: Roles | None = None
+    """The same where kernels of their own make products of the same rows and few columns first."""
+    products_made: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """These products, each with its dims in order."""
     product_before: Roles | None = None
     """Of the product alone, where its columns are joined and another kernel can go on from it row by row."""
     apart: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])

@@ -1,0 +1,128 @@
+"""A largest element and a sum of powers are exchanged together, and are what two exchanges find."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.lower.gemms import AMD, NVIDIA, lines
+from wavespec.ir.kernel import Kernel
+from wavespec.ir.parser import parse_kernel
+from wavespec.ir.printer import print_kernel
+from wavespec.pipeline import lower
+from wavespec.schema import loads
+from wavespec.sim.interleaving import Order
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import Machine
+
+ALONE, FITTED = "resident: 2", "fitted: true, registers: 64"
+SHARED = f"split: 4, {FITTED}"
+ROWS = """apiVersion: wavespec/v1
+kind: Kernel
+name: rows
+dims: {M: {}, N: {multiple_of: 4, max: 1024}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 1, axis: 0}
+  - {tiling: N, tile: 1024}
+  - {wave: N, tile: 128}
+graph:
+  - none: {register: [M], dtype: f32, value: 0}
+  - lowest: {register: [M], dtype: f32, value: -.inf}
+  - rows:
+      iterate: N
+      carry: {largest: lowest}
+      body:
+        - part: {read: x}
+        - largest: {max: part, dim: N, init: largest}
+  - sums:
+      iterate: N
+      carry: {total: none}
+      body:
+        - again: {read: x}
+        - power: "exp(again - rows.largest)"
+        - total: {sum: power, dim: N, init: total}
+  - result: "log(sums.total) + rows.largest"
+  - {write: result, to: y}
+schedule: {workgroups: {resident: 2}}
+"""
+
+
+def rows(workgroups: str, *changes: tuple[str, str], machine: Machine = NVIDIA, after: str = "") -> Kernel:
+    text = ROWS.replace(ALONE, workgroups)
+    text = text.replace("max: 1024", "max: 4096") if "split: 4" in workgroups else text
+    for before, behind in changes:
+        assert before in text
+        text = text.replace(before, behind)
+    spec = loads(text, "rows.wave.yaml")
+    return lower(spec, machine, after=after) if after else lower(spec, machine)
+
+
+def exchanges(kernel: Kernel) -> int:
+    """Barriers for which waves wait that all have laid something down."""
+    return sum(op.name in ("barrier", "signal_wait") for op in kernel.walk())
+
+
+@pytest.mark.parametrize("workgroups", [ALONE, FITTED, SHARED])
+def test_rows_are_exchanged_once(workgroups: str) -> None:
+    of_two = rows(workgroups, ("exp(again - rows.largest)", "exp(again) - rows.largest"))
+    assert exchanges(rows(workgroups)) < exchanges(of_two)
+    (joined,) = lines(rows(workgroups, after="meet-once"), "join_powers")
+    assert ("signal" in joined) == ("split" in workgroups)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", 0])
+@pytest.mark.parametrize("columns", [4, 132, 1000, 1024])
+@pytest.mark.parametrize("workgroups", [ALONE, FITTED, SHARED, f"persistent: true, count: 1, {SHARED}"])
+def test_sums_are_those_of_the_largest_element_of_all(workgroups: str, columns: int, order: Order) -> None:
+    """Whatever a part has: no finite element, none at all, or what makes no number of the whole row."""
+    x = np.random.default_rng(0).normal(0, 30, (8, columns)).astype(np.float32)
+    x[1, :128] = -np.inf  # all of a wave
+    x[2] = -np.inf
+    x[3, columns // 2] = np.inf
+    x[4, columns - 1] = np.nan
+    x[5] = -3.4e38
+    x[6] = 3.4e38
+    x[7] = np.linspace(-1e4, 1e4, columns)
+    report = simulate(rows(workgroups), NVIDIA, {"x": x}, {"M": 8, "N": columns}, order=order)
+    assert not report.findings
+    with np.errstate(invalid="ignore"):
+        wide = x.astype(np.float64)
+        largest = wide.max(1)
+        expected = np.log(np.exp(wide - largest[:, None]).sum(1)) + largest
+    np.testing.assert_allclose(report.tensors["y"], expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("{wave: N, tile: 128}", "{wave: N, tile: 1024}"),  # one wave has all of a row
+        ("max: 1024", "max: 2048"),  # steps of a loop
+        ("value: 0}", "value: 1}"),  # what a sum starts from counts once
+        ("value: -.inf}", "value: 0}"),
+        ("{max: part", "{min: part"),
+        ("exp(again - rows.largest)", "exp(rows.largest - again)"),
+    ],
+)
+def test_what_is_none_of_these_stays_as_it_is(change: tuple[str, str]) -> None:
+    assert not lines(rows(ALONE, change, after="meet-once"), "join_powers")
+
+
+def test_machines_without_clusters_exchange_twice() -> None:
+    plain = ("schedule: {workgroups: {resident: 2}}", "")
+    assert not lines(rows(ALONE, plain, machine=AMD, after="share-results"), "join_powers")
+    assert not any(op.name == "join_powers" for op in rows(ALONE, plain, machine=AMD, after="tile-to-thread").walk())
+
+
+def test_powers_that_something_else_needs_stay() -> None:
+    twice = ("carry: {total: none}", "carry: {total: none, most: lowest}")
+    more = ("- total: {sum", "- most: {max: power, dim: N, init: most}\n        - total: {sum")
+    used = ("+ rows.largest", "+ rows.largest + sums.most")
+    assert not lines(rows(ALONE, twice, more, used, after="meet-once"), "join_powers")
+
+
+def test_what_is_exchanged_is_part_of_the_text() -> None:
+    kernel = rows(SHARED, after="meet-once")
+    assert parse_kernel(print_kernel(kernel)) == kernel

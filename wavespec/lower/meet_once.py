@@ -1,0 +1,174 @@
+"""Tile kernel in, tile kernel out: a largest element and a sum of powers of what is less are exchanged together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs
+from wavespec.ir.names import wave_name
+from wavespec.ir.nodes import replace
+from wavespec.ir.rewriting import uses_of, without_unused
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, PURE, REDUCE, REGISTER
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import tiles_have_layouts
+from wavespec.ops.digits import in_reach, lane_bits
+from wavespec.ops.join_powers import LEAST
+from wavespec.targets.machine import Machine
+
+_POWERS = ("exp", "exp2")
+
+
+class MeetOnce(Pass):
+    """Exchange a largest element and a sum of powers that are less than it together.
+
+    Before: waves that share out a row, and workgroups of a cluster, wait for the largest element of all of it, and with
+            the powers of what each element is less than that once more for their sum.
+    After:  each wave has the largest element of its own, and the sum of the powers of what its elements are less than
+            that; ``join_powers`` finds both of the whole row behind one exchange, and multiplies each sum by the power
+            of what its largest element is less than that of all.  Powers that something else needs too, and rows in
+            several steps of a loop, stay as they are.
+    """
+
+    name: ClassVar[str] = "meet-once"
+    requires = (tiles_have_layouts,)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.lanes > 1 and bool(machine.clusters)  # it was measured where workgroups exchange as well
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if kernel.distribution.schedules:
+            return kernel
+        for total in [op for op in kernel.body if op.is_(REDUCE) and op["function"] == "add"]:
+            if (found := _meeting(kernel, machine, total)) is not None:
+                kernel = replace(kernel, body=_joined(kernel.body, found, fresh_names(kernel)))
+        return kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """The operations of a row: its largest element, what each one is less than it, powers of that, and their sum."""
+
+    largest: Op
+    cast: Op | None
+    """Of the largest element."""
+    less: Op
+    power: Op
+    total: Op
+
+
+def _meeting(kernel: Kernel, machine: Machine, total: Op) -> _Meeting | None:
+    """What belongs to a sum, if waves or workgroups exchange it and that is all that its powers are for."""
+    made = {value.name: op for op in kernel.body for value in op.results}
+    uses = [value.name for op in kernel.body for value in uses_of(op)]
+    power = made.get(total.operands[0].name)
+    if power is None or not power.is_(ELEMENTWISE) or power["function"] not in _POWERS:
+        return None
+    less = made.get(power.operands[0].name)
+    if less is None or not less.is_(ELEMENTWISE) or less["function"] != "sub":
+        return None
+    of, cast = less.operands[1], None
+    if (maker := made.get(of.name)) is not None and maker.is_(CAST):
+        of, cast = maker.operands[0], maker
+    largest = made.get(of.name)
+    if largest is None or not largest.is_(REDUCE) or largest["function"] != "maximum":
+        return None
+    is_alone = uses.count(power.result.name) == uses.count(less.result.name) == 1
+    are_of_f32 = all(op.result.tile.dtype == DTYPES["f32"] for op in (less, power, total))
+    starts = _starts(made, largest, -math.inf) and _starts(made, total, 0.0)
+    alike = largest["dim"] == total["dim"] and _place(largest) == _place(total) and not total["divided"]
+    found = _Meeting(largest, cast, less, power, total)
+    is_row = is_alone and are_of_f32 and starts and alike and not _is_wide(total) and not largest.get("skips_nan")
+    return found if is_row and _are_exchanged(kernel, machine, total) and _may_wait(kernel.body, found) else None
+
+
+def _starts(made: dict[str, Op], op: Op, number: float) -> bool:
+    """Whether a reduction starts from nothing."""
+    starts = [made.get(value.name) for value in op.operands[1:]]
+    return all(one is not None and one.is_(REGISTER) and one["value"] == number for one in starts)
+
+
+def _place(op: Op) -> tuple[object, ...]:
+    layout = op.operands[0].tile.layout
+    assert layout is not None
+    return layout.base, layout.axes, op.get("signal") is None
+
+
+def _is_wide(op: Op) -> bool:
+    """Whether lanes have several numbers, or other ones than their neighbours."""
+    layout = op.result.tile.layout
+    assert layout is not None
+    elements = math.prod(axis.extent for axis in layout.axes)
+    return elements != 1 or any("lane" in base.symbols for _, base in layout.base)
+
+
+def _are_exchanged(kernel: Kernel, machine: Machine, op: Op) -> bool:
+    layout, wave = op.operands[0].tile.layout, wave_name(op["dim"])
+    assert layout is not None
+    waves = [name for name, count in kernel.waves if count > 1 and name in layout.base_of(op["dim"]).symbols]
+    _, far = in_reach(lane_bits(op, layout, op["dim"], kernel.lanes), machine)
+    return not far and waves in ([], [wave]) and (bool(waves) or op.get("signal") is not None)
+
+
+def _waiting(body: Sequence[Op], found: _Meeting) -> list[Op]:
+    """The operations in front of the sum that need the largest element of all of the row, but for its powers."""
+    own, needed, waiting = (found.less, found.power), {found.largest.result.name}, list[Op]()
+    for op in body[body.index(found.largest) + 1 : body.index(found.total)]:
+        if op not in own and any(value.name in needed for value in uses_of(op)):
+            needed.update(value.name for value in op.results)
+            waiting.append(op)
+    return waiting
+
+
+def _may_wait(body: Sequence[Op], found: _Meeting) -> bool:
+    """Whether these may go behind the sum: nothing of it, and no memory, needs them."""
+    waiting = _waiting(body, found)
+    late = {value.name for op in waiting for value in op.results}
+    early = next(iter(value.name for value in found.less.operands[:1]))
+    return all(op.is_(PURE) for op in waiting) and early not in late
+
+
+def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """The operations with one exchange, and what waited for the first one behind it."""
+    waiting = _waiting(body, found)
+    result: list[Op] = []
+    own = Value(fresh(found.largest.result.name), found.largest.result.type)
+    for op in body:
+        if op is found.largest:
+            result.append(_alone(op, own))
+        elif op is found.less:
+            result += _less_than(found, own, fresh)
+        elif op is found.total:
+            total = Value(fresh(op.result.name), op.result.type)
+            kept = {key: op[key] for key in ("dim", "signal", "index") if op.get(key) is not None}
+            kept |= {"function": found.power["function"], "fast": bool(found.power.get("fast"))}
+            results = (found.largest.result, op.result)
+            joined = Op("join_powers", (own, total), results, attribute_pairs(kept), span=op.span, node=op.node)
+            result += [_alone(op, total), joined, *waiting]
+        elif op not in waiting:
+            result.append(op)
+    return without_unused(result, lambda op: op.is_(PURE))
+
+
+def _alone(op: Op, result: Value) -> Op:
+    """A reduction of what each wave has."""
+    kept = tuple((key, one) for key, one in op.attributes if key not in ("signal", "index"))
+    op = replace(op, operands=op.operands[:1], results=(result,), attributes=kept)
+    return op.with_(alone=True)
+
+
+def _less_than(found: _Meeting, own: Value, fresh: Callable[[str], str]) -> list[Op]:
+    """What each element is less than the largest one of its wave; where all are minus infinity, than some number."""
+    less, ops = found.less, list[Op]()
+    if found.cast is not None:
+        wide = Value(fresh(found.cast.result.name), found.cast.result.type)
+        ops.append(replace(found.cast, operands=(own,), results=(wide,)))
+        own = wide
+    least, some = Value(fresh("least"), own.type), Value(fresh(own.name), own.type)
+    ops.append(Op("register", (), (least,), attribute_pairs({"value": LEAST}), span=less.span, node=less.node))
+    larger = attribute_pairs({"function": "maximum"})
+    ops.append(Op("elementwise", (own, least), (some,), larger, span=less.span, node=less.node))
+    return [*ops, replace(less, operands=(less.operands[0], some))]

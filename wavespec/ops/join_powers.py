@@ -1,0 +1,79 @@
+"""`join_powers`: of a row of which each wave has a part, the largest element, and the sum of the powers of what all of
+them are less than it: of each wave's largest element and sum of powers of what its own are less than that."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import const, minimum
+from wavespec.ir.kernel import Op, Value
+from wavespec.ir.names import wave_name
+from wavespec.ir.thread import ThreadBuilder
+from wavespec.ops.contexts import ThreadContext
+from wavespec.ops.elementwise import function_of
+from wavespec.ops.parts_of_cluster import meet_in_cluster
+from wavespec.ops.parts_of_waves import part_of_each_lane, parts_of_launched
+from wavespec.ops.reduce import in_pairs
+
+LEAST = -3.4028234663852886e38
+"""Where a part has no finite element, its elements are less than this: minus infinity less itself is no number."""
+
+
+def to_thread(op: Op, context: ThreadContext) -> None:
+    """Waves of a workgroup first, then workgroups of a cluster; each has both numbers for the other ones to see."""
+    build, kernel, f32, hint = context.build, context.kernel, DTYPES["f32"], op.node or op.results[1].name
+    found = [build.cast(one, f32, hint) for value in op.operands for one in context.fragments[value.name]]
+    waves = [name for name, count in kernel.waves if count > 1 and name == wave_name(op["dim"])]
+    is_shared = op.get("signal") is not None
+    if waves:
+        found = _of_waves(op, context, found, waves[0], is_all=not is_shared)
+    if is_shared:
+        load = meet_in_cluster(context, op, found, waves, lanes_alike=True, by_lanes=True)
+        parts = [load(0, const(rank)) for rank in range(kernel.cluster)]
+        own = [load(number, kernel.symbol("lane") % kernel.cluster) for number in range(len(found))]
+        found = _joined(op, context, in_pairs(build, "maximum", parts, hint), own, kernel.cluster, is_all=True)
+    for result, value in zip(op.results, found, strict=True):
+        context.fragments[result.name] = (build.cast(value, result.tile.dtype, result.name),)
+
+
+def _of_waves(op: Op, context: ThreadContext, found: Sequence[Value], wave: str, *, is_all: bool) -> list[Value]:
+    build, kernel, hint = context.build, context.kernel, op.node or op.results[1].name
+    count, lane = dict(kernel.waves)[wave], kernel.symbol("lane")
+    bits = (count - 1).bit_length()
+    if kernel.launched is None:
+        largest, total = part_of_each_lane(context, found, wave, hint)
+        whole = _over_lanes(build, "maximum", largest, bits, hint)
+    else:
+        of_all = functools.partial(build.reduce, "maximum", hint=hint)
+        (some, *_), load = parts_of_launched(context, found, (-math.inf, 0.0), hint, of_all)
+        whole = in_pairs(build, "maximum", some, hint)
+        largest, total = (load(number, minimum(lane % (1 << bits), count - 1)) for number in range(len(found)))
+    if count < 1 << bits:
+        total = build.pad(total, lane % (1 << bits), 0, const(count), 0.0)
+    return _joined(op, context, whole, (largest, total), 1 << bits, is_all=is_all)
+
+
+def _joined(
+    op: Op, context: ThreadContext, whole: Value, own: Sequence[Value], count: int, *, is_all: bool
+) -> list[Value]:
+    """The largest of all, and the sum of all: each of so many lanes has a part of it, and multiplies that by the power
+    of what the part's largest is less than that of all.
+
+    A row without a finite element has no sum; a part of one has 0, as others may have such.
+    """
+    build, (largest, total), hint = context.build, own, op.node or op.results[1].name
+    least = build.constant(LEAST, DTYPES["f32"], 1)
+    base = whole if is_all else build.elementwise("maximum", whole, least, hint=hint)
+    less = build.elementwise("sub", build.elementwise("maximum", largest, least, hint=hint), base, hint=hint)
+    power = function_of(context, op["function"], less, fast=op["fast"], hint=hint)
+    scaled = build.elementwise("mul", total, power, hint=hint)
+    return [whole, _over_lanes(build, "add", scaled, (count - 1).bit_length(), hint)]
+
+
+def _over_lanes(build: ThreadBuilder, function: str, value: Value, bits: int, hint: str) -> Value:
+    for bit in range(bits):
+        value = build.elementwise(function, value, build.shuffle(value, 1 << bit), hint=hint)
+    return value
