@@ -13,7 +13,8 @@ from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis, row_major
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ops.accesses import edge, read_fragments, regroup, write_fragments
+from wavespec.ops.accesses import edge, read_fragments, write_fragments
+from wavespec.ops.turned_blocks import regroup
 from wavespec.targets.machine import Machine
 
 M, LANE = symbol("M", 0, 1000), symbol("lane", 0, 63)

@@ -1,4 +1,4 @@
-"""Tile kernel in, tile kernel out: what would fill the registers of a wave many times over is computed strip by strip."""
+"""Tile kernel in, tile kernel out: what would fill registers many times over is computed strip by strip."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from wavespec.ir.expr import const, symbol
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, MMA, READ, WRITE
+from wavespec.ir.tile_ops import ITERATE, MMA, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.in_place import reads_in_place
@@ -27,6 +27,7 @@ _MOST_VECTORS = 2500
 """That operations of a block have written out: some 15,000 lines, five seconds of a compiler."""
 _STRIP_VECTORS = 8
 """Of a value in a strip: enough to compute with, and few registers."""
+_WORD_BYTES = 4
 
 
 class CutTiles(Pass):
@@ -105,22 +106,26 @@ class _Cutting:
         return strips if fits and all(can_be_cut(op, strips) for op in ops if op not in whole) else None
 
     def _width(self, dim: str, tile: int, ops: Sequence[Op]) -> int:
-        """Elements of a strip: those of instructions, of vectors along what lies side by side, or enough for a value."""
+        """Elements of a strip: as instructions have, and vectors of what lies side by side; enough for a value."""
         products = [(op, instruction_of(op, self.machine)) for op in ops if op.is_(MMA)]
         sides = [{op["m"]: one.m, op["n"]: one.n, op["k"]: one.k}.get(dim, 1) for op, one in products]
         width = lcm(*sides)
         most = max(self._vectors(op) for op in ops if any(dim in value.tile.dims for value in _values(op)))
-        along = self.machine.vector_bytes if self._lies_along(dim, ops) else 1
+        along = self._along_vectors(dim, ops)
         while width < tile and (width % along or most * width < _STRIP_VECTORS * tile):
             width *= 2
         return width
 
-    def _lies_along(self, dim: str, ops: Sequence[Op]) -> bool:
-        """Whether the largest tiles of tensors have their elements side by side along a dim."""
-        tensors = [op for op in ops if op.is_(READ | WRITE) and self.kernel.memory(op["memory"]).space == "global"]
-        most = max(map(self._vectors, tensors), default=0)
-        last = [self.kernel.memory(op["memory"]).dims[-1:] for op in tensors if self._vectors(op) == most]
-        return (dim,) in last
+    def _along_vectors(self, dim: str, ops: Sequence[Op]) -> int:
+        """Elements of a dim that accesses take together: as many as bytes of a register where the largest tiles of
+        tensors lie along it, and as words of one where staged tiles do, which blocks are turned for."""
+        accesses = [(op, self.kernel.memory(op["memory"])) for op in ops if op.is_(READ | WRITE)]
+        tensors = [(op, memory) for op, memory in accesses if memory.space == "global"]
+        most = max((self._vectors(op) for op, _ in tensors), default=0)
+        if any(memory.nearest_dim == dim for op, memory in tensors if self._vectors(op) == most):
+            return self.machine.vector_bytes
+        staged = any(memory.nearest_dim == dim for op, memory in accesses if op.is_(WRITE) and memory.space != "global")
+        return self.machine.vector_bytes // _WORD_BYTES if staged else 1
 
     def _vectors(self, op: Op) -> int:
         """Of what a wave has of the largest tile that an operation is about."""

@@ -47,7 +47,7 @@ class Strips:
 
 
 def can_be_cut(op: Op, strips: Strips) -> bool:
-    """Whether a part of an operation along the dim is the operation on a part of its operands, or it has nothing of it."""
+    """Whether a part of an operation along the dim is that on a part of its operands, or it has nothing of it."""
     values = [value for inner in op.walk() for value in (*inner.results, *inner.operands)]
     along = [value for value in values if strips.has(value)]
     alike = all(value.tile.extent(strips.dim) == strips.tile for value in along)
