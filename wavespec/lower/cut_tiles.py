@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import lcm, prod
 from typing import ClassVar
 
 from wavespec.ir.expr import const, symbol
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.tile_ops import ITERATE, MMA, READ, WRITE
+from wavespec.ir.tile_ops import COPY, INDEX, ITERATE, MMA, READ, REGISTER, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.in_place import reads_in_place
@@ -57,34 +57,39 @@ class _Cutting:
         self.kernel, self.machine, self.fresh = kernel, machine, fresh_names(kernel)
 
     def cut(self) -> Kernel:
-        body = self._block(self.kernel.body, None)
+        body = self._block(self.kernel.body, None, {})
         return replace(self.kernel, body=body)
 
-    def _block(self, ops: Sequence[Op], loop: Op | None) -> tuple[Op, ...]:
-        """The operations of the kernel, or of the body of a loop, and of loops in them."""
-        strips = self._strips(ops, loop)
+    def _block(self, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]) -> tuple[Op, ...]:
+        """The operations of the kernel, or of the body of a loop, and of loops in them; ``outside``: reads and the like
+        around them, by their results."""
+        strips = self._strips(ops, loop, outside)
         if strips is not None:
-            phases = Phases(self.kernel, ops, strips, self.fresh)
+            phases = Phases(self.kernel, ops, strips, self.fresh, outside)
             ops = phases.stripped()
             kernel = self.kernel.with_symbols(strips.at)
             self.kernel = replace(kernel, memories=(*kernel.memories, *phases.memories.values()))
+        again = [op for op in _done_again(ops) if not op.operands]
+        outside = {**outside, **{op.result.name: op for op in again}}
         return tuple(
-            replace(op, region=replace(op.body, ops=self._block(op.body.ops, op))) if op.is_(ITERATE) else op
+            replace(op, region=replace(op.body, ops=self._block(op.body.ops, op, outside))) if op.is_(ITERATE) else op
             for op in ops
         )
 
     # ------------------------------------------------------------------------------------------------ what to cut, if
-    def _strips(self, ops: Sequence[Op], loop: Op | None) -> Strips | None:
+    def _strips(self, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]) -> Strips | None:
         """Those with which least is written out; None where that is little anyway, or nothing can be cut."""
         plain = [op for op in ops if not op.is_(ITERATE)]
         if sum(map(self._vectors, plain)) <= _MOST_VECTORS:
             return None
-        carried = {dim for value in _carried(loop) for dim in value.tile.dims}
+        made = {value.name for op in ops for value in op.results} | outside.keys()
+        elsewhere = [value for op in plain for value in op.operands if value.name not in made]
+        whole = {dim for value in (*_carried(loop), *elsewhere) for dim in value.tile.dims}
         tiles = {dim: value.tile.extent(dim) for op in plain for value in _values(op) for dim in value.tile.dims}
         found = [
             strips
-            for dim in sorted(tiles.keys() - carried)
-            if (strips := self._along(dim, tiles[dim], ops, loop)) is not None
+            for dim in sorted(tiles.keys() - whole)
+            if (strips := self._along(dim, tiles[dim], ops, loop, outside)) is not None
         ]
         return min(found, key=lambda strips: self._written_out(plain, strips), default=None)
 
@@ -92,7 +97,9 @@ class _Cutting:
         is_cut = {id(op): any(map(strips.has, _values(op))) for op in ops}
         return sum(self._vectors(op) * (strips.width if is_cut[id(op)] else strips.tile) for op in ops)
 
-    def _along(self, dim: str, tile: int, ops: Sequence[Op], loop: Op | None) -> Strips | None:
+    def _along(
+        self, dim: str, tile: int, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]
+    ) -> Strips | None:
         """Strips of a dim, if what there is can be cut along it."""
         width = self._width(dim, tile, ops)
         if self.kernel.waves_along(dim) > 1 or width >= tile or tile % width:
@@ -101,8 +108,10 @@ class _Cutting:
         at = symbol(self.fresh(f"cut_{dim}"), 0, tile - width, width)
         strips = Strips(dim, tile, width, at, extent)
         whole = [op for op in ops if op.is_(MMA) and op["k"] == dim]
-        reads = {op.result.name for op in ops if op.is_(READ) and not any(map(strips.has, op.operands))}
-        fits = all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
+        again = {id(op) for op in _done_again(ops)}
+        fits = all(id(op) in again for op in ops if op.is_(READ) and strips.has(op.result))
+        reads = {op.result.name for op in (*ops, *outside.values()) if op.is_(READ) and not _along_any(op, strips)}
+        fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
         return strips if fits and all(can_be_cut(op, strips) for op in ops if op not in whole) else None
 
     def _width(self, dim: str, tile: int, ops: Sequence[Op]) -> int:
@@ -139,6 +148,19 @@ class _Cutting:
 
 def _values(op: Op) -> tuple[Value, ...]:
     return (*op.results, *op.operands)
+
+
+def _along_any(op: Op, strips: Strips) -> bool:
+    return any(map(strips.has, op.operands))
+
+
+def _done_again(ops: Sequence[Op]) -> Iterator[Op]:
+    """Reads and the like that find later on what they find where they are."""
+    written = set[str]()
+    for op in reversed(ops):
+        written |= {inner["memory"] for inner in op.walk() if inner.is_(WRITE, COPY)}
+        if op.is_(REGISTER, INDEX) or (op.is_(READ) and op["memory"] not in written):
+            yield op
 
 
 def _carried(loop: Op | None) -> Iterator[Value]:

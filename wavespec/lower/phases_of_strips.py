@@ -3,7 +3,7 @@ out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from wavespec.ir.expr import Expr, const
@@ -65,10 +65,20 @@ class _Phase:
 class Phases:
     """Operations in phases: in each, some for the whole tile, then a loop over strips."""
 
-    def __init__(self, kernel: Kernel, ops: Sequence[Op], strips: Strips, fresh: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        ops: Sequence[Op],
+        strips: Strips,
+        fresh: Callable[[str], str],
+        outside: Mapping[str, Op] | None = None,
+    ) -> None:
+        """``outside``: reads and the like in front of the operations, by their results, that may be done again."""
         self.kernel, self.given, self.strips, self.fresh = kernel, ops, strips, fresh
+        self.outside = outside or {}
         self.phases: list[_Phase] = [_Phase()]
-        self.made: dict[str, tuple[int, Op]] = {}  # of values along the dim: the phase, and what makes them
+        # Of values along the dim: the phase, and what makes them.
+        self.made = {name: (-1, op) for name, op in self.outside.items() if strips.has(op.result)}
         self.whole = set[str]()  # values along the dim that are made in front of the strips
         self.memories: dict[str, Memory] = {}  # of values that a later phase uses, or strips of whole ones
 
@@ -109,7 +119,7 @@ class Phases:
 
     def _make_wholes(self) -> None:
         """What an operation on the whole tile takes is made whole in front of it, once for those of several phases."""
-        placed = set(self.whole)
+        placed = {*self.whole, *self.outside}
         for phase in self.phases:
             before = list[Op]()
             for op in phase.before:
