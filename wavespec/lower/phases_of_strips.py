@@ -10,7 +10,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.layout import row_major
 from wavespec.ir.rewriting import renamed
-from wavespec.ir.tile_ops import ALIKE, INDEX, MMA, PURE, READ, REDUCE, REGISTER, WRITE
+from wavespec.ir.tile_ops import ALIKE, CAST, INDEX, MMA, PURE, READ, REDUCE, REGISTER, WRITE
 from wavespec.lower.defer_reductions import identity_tile, joined_parts
 from wavespec.lower.stage_operands import origin_in
 
@@ -103,7 +103,7 @@ class Phases:
                 self._at(phase).before.append(op)
                 self.made |= {value.name: (phase, op) for value in op.results if strips.has(value)}
                 self.whole |= {value.name for value in op.results if strips.has(value)}
-            elif op.is_(READ, REGISTER, INDEX):  # done again wherever it is used
+            elif op.is_(READ, REGISTER, INDEX) or self._is_read_otherwise(op):  # done again wherever it is used
                 self.made[op.result.name] = (-1, op)
                 phase = max(phase, written.get(op.get("memory", ""), 0))
             else:
@@ -116,6 +116,10 @@ class Phases:
             after = phase + strips.joins(op)
             ready |= {value.name: after for value in op.results}
         self._make_wholes()
+
+    def _is_read_otherwise(self, op: Op) -> bool:
+        """Whether it converts what is read, which takes less than to keep it."""
+        return op.is_(CAST) and all(self.made[one.name][0] < 0 for one in op.operands if one.name in self.made)
 
     def _make_wholes(self) -> None:
         """What an operation on the whole tile takes is made whole in front of it, once for those of several phases."""
