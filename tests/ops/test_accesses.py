@@ -11,9 +11,10 @@ from tests.lower.gemms import AMD, CPU, NVIDIA
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Memory, Op, Value
-from wavespec.ir.layout import Layout, RegisterAxis, row_major
+from wavespec.ir.layout import Arrangement, Digit, Layout, RegisterAxis, row_major
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ops.accesses import edge, read_fragments, regroup, write_fragments
+from wavespec.ops.accesses import edge, read_fragments, write_fragments
+from wavespec.ops.turned_blocks import regroup
 from wavespec.targets.machine import Machine
 
 M, LANE = symbol("M", 0, 1000), symbol("lane", 0, 63)
@@ -157,3 +158,39 @@ def test_vectors_across_the_rows_of_tensors_are_turned_before_they_are_stored(ma
         written |= {op["offset"].value + i: number for i, number in enumerate(numbers)}
     assert sum(op.name == "store" for op in build.ops) == stores
     assert written == {row * 32 + column: column * 16 + row for row in range(16) for column in range(32)}
+
+
+def panel(dim: str, pairs: int) -> Memory:
+    """A staged tile of 16 rows and 32 columns whose elements along ``dim`` lie side by side, so many at a time."""
+    other, extents = {"M": "N", "N": "M"}[dim], {"M": 16, "N": 32}
+    digits = (
+        Digit(dim, extents[dim] // pairs, pairs, extents[other] * pairs),
+        Digit(other, extents[other], 1, pairs),
+        Digit(dim, pairs, 1, 1),
+    )
+    memory = Memory("t", DTYPES["bf16"], ("M", "N"), (const(16), const(32)), "shared")
+    return replace(memory, arrangement=Arrangement(digits))
+
+
+@pytest.mark.parametrize(
+    ("dim", "pairs", "machine", "stores"),
+    [("M", 2, CPU, 16), ("M", 4, CPU, 16), ("M", 2, NVIDIA, 16 * 32)],
+)
+def test_rows_that_a_panel_has_in_turn_are_stored_together(dim: str, pairs: int, machine: Machine, stores: int) -> None:
+    """Each element was a store: of operands that lanes compute, half of what some kernels were."""
+    memory = panel(dim, pairs)
+    rows = Layout((("M", const(0)), ("N", const(0))), (RegisterAxis(16, (("M", 1),)), RegisterAxis(32, (("N", 1),))), 1)
+    build, nowhere = builder(), {"M": const(0), "N": const(0)}
+    numbered = [build.load("numbers", memory.dtype, 32, const(32 * row), hint="x") for row in range(16)]
+    write_fragments(build, memory, rows, nowhere, (), numbered, machine)
+    made = [op for op in build.ops if op.name != "store"]
+    written: dict[int, int] = {}
+    for op in (op for op in build.ops if op.name == "store"):
+        (numbers,) = addresses(op.operands, made)
+        written |= {op["offset"].value + i: number for i, number in enumerate(numbers)}
+    assert sum(op.name == "store" for op in build.ops) == stores
+    assert written == {
+        memory.offset({"M": const(row), "N": const(column)}).value: row * 32 + column
+        for row in range(16)
+        for column in range(32)
+    }

@@ -153,6 +153,21 @@ def test_whole_dims_of_one_size_may_be_shared_out_among_waves() -> None:
     assert check_builds([spec_of("quantize_f8_blocks")], ["sm_90"]) == [()]
 
 
+@pytest.mark.parametrize(("name", "target"), [("quantize_f8_blocks", "cpu"), ("retention_chunks", "gfx942")])
+def test_what_a_value_needs_all_of_is_no_reason_to_refuse_a_spec(name: str, target: str) -> None:
+    """Both named no tiles: whole blocks were more lines than compile in good time, operands of a step 96 kB of 64."""
+    assert check_builds([spec_of(name)], [target]) == [()]
+
+
+def test_operands_stay_where_they_are_where_a_step_has_no_room_for_all() -> None:
+    sizes = {"B": 1, "H": 2, "C": 4, "D": 128, "E": 128}
+    spaces = {
+        target: [one.space for one in on(target, spec_of("retention_chunks"), sizes).spec.tensors.values()][:3]
+        for target in ("gfx942", "gfx950")
+    }
+    assert spaces == {"gfx942": ["global", "global", "shared"], "gfx950": ["shared"] * 3}
+
+
 def test_a_narrow_product_beside_another_does_not_halve_its_columns() -> None:
     case = case_of(spec_of("linear_lora_f32"), M=2048, N=5120, K=5120)
     assert producers(case) == 1

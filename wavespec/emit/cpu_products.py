@@ -44,6 +44,8 @@ class CpuProducts(Emitter):
         self.of_dots = {value.name for op in self.kernel.walk() if op.is_(DOT) for value in op.operands}
         self.rounded = rounded_operands(self.kernel, self.machine)
         """By the name of a conversion's result."""
+        self._spread_before: tuple[list[str], tuple[object, ...], str] | None = None
+        """The block, the elements and the vector of the last product that took elements of runs."""
 
     def emit_for(self, op: Op) -> None:
         rows = {inner.operands[2].name: row for inner in op.body.ops if (row := self._row_beside(inner))}
@@ -76,7 +78,7 @@ class CpuProducts(Emitter):
         row = self.machine.instruction(op["instruction"])
         assert row is not None
         _, b, acc = op.operands
-        spread = self._spread_runs(op, row)
+        spread = self._spread_once(op, row)
         width = acc.vector.elements  # of a tile that is narrower than a register, as many
         result = self._multiplied(row, spread, self.function.whole(b), self.function.whole(acc), width)
         self.values[op.result.name] = (Part(result, width),)
@@ -109,6 +111,14 @@ class CpuProducts(Emitter):
         name = self.text.op(f"vector.shuffle {one}, {other} {taken} : {half}, {half}")
         name = self.text.op(f"vector.bitcast {name} : {both} to {vector_type(dtype, size)}")
         self.values[op.result.name] = (Part(name, size),)
+
+    def _spread_once(self, op: Op, row: MatrixInstruction) -> str:
+        """The vector of the product before, where that took the same: more of them would wait in registers."""
+        a, lanes = op.operands[0], op.operands[2].vector.elements
+        block, taken = self.text.blocks[-1], (a.name, lanes, op["start"], op["runs"], row.name)
+        if self._spread_before is None or self._spread_before[0] is not block or self._spread_before[1] != taken:
+            self._spread_before = block, taken, self._spread_runs(op, row)
+        return self._spread_before[2]
 
     def _spread_runs(self, op: Op, row: MatrixInstruction) -> str:
         """A group of elements of each run of ``a``, in as many neighbouring lanes as have that matrix."""

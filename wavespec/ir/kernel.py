@@ -95,6 +95,12 @@ class Memory:
         return self.dims[-1] if self.dims else ""
 
     @property
+    def nearest_dim(self) -> str:
+        """The same of an arrangement in panels, which may have the elements of any dim side by side."""
+        digits = self.arrangement.digits if self.arrangement is not None else ()
+        return digits[-1].dim if digits else self.contiguous_dim
+
+    @property
     def elements(self) -> Expr:
         """Elements of the memory (of one buffer), padding included."""
         if self.arrangement is not None:

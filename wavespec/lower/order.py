@@ -12,6 +12,7 @@ from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.choose_waves import ChooseWaves
 from wavespec.lower.collect_sums import CollectSums
 from wavespec.lower.count_in_floats import CountInFloats
+from wavespec.lower.cut_tiles import CutTiles
 from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.drop_checks import DropChecks
@@ -110,6 +111,7 @@ PASSES: tuple[Pass, ...] = (
     StageOperands(),
     StripTiles(),
     WalkRows(),
+    CutTiles(),
     SumApart(),
     RestartSums(),
     SplitReduction(),

@@ -3,21 +3,17 @@ strip."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const, symbol
-from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs, rewrite
-from wavespec.ir.layout import row_major
-from wavespec.ir.rewriting import renamed
-from wavespec.ir.tile_ops import ALIKE, INDEX, ITERATE, MMA, PURE, READ, REDUCE, REGISTER, WRITE
+from wavespec.ir.expr import Expr, symbol
+from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
+from wavespec.ir.tile_ops import ITERATE, MMA, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
-from wavespec.lower.defer_reductions import identity_tile, joined_parts
 from wavespec.lower.in_place import reads_in_place
+from wavespec.lower.phases_of_strips import Phases, Strips, can_be_cut
 from wavespec.lower.split_reduction import remaining
-from wavespec.lower.stage_operands import origin_in
 from wavespec.lower.tile_properties import (
     loops_have_several_steps,
     products_have_instructions,
@@ -25,9 +21,6 @@ from wavespec.lower.tile_properties import (
     tiles_are_placed,
 )
 from wavespec.targets.machine import Machine
-
-_ALONG = PURE | ALIKE | MMA | REDUCE
-"""Operations of which a part along a dim is the operation on a part of its operands."""
 
 
 class StripTiles(Pass):
@@ -57,10 +50,10 @@ class StripTiles(Pass):
             strips = _strips(kernel, op, machine)
             if strips is None:
                 return (op,)
-            body = _Body(kernel, op, strips, fresh)
-            ops = body.stripped()
+            phases = Phases(kernel, op.body.ops, strips, fresh)
+            ops = phases.stripped()
             symbols.append(strips.at)
-            memories.extend(body.memories.values())
+            memories.extend(phases.memories.values())
             return (replace(op, region=replace(op.body, ops=ops)),)
 
         body = rewrite(kernel.body, change)
@@ -68,34 +61,7 @@ class StripTiles(Pass):
         return kernel
 
 
-@dataclass(frozen=True, slots=True)
-class _Strips:
-    """Which dim of a loop is cut, how wide its tile and its strips are, and where a strip starts in the tile."""
-
-    dim: str
-    tile: int
-    width: int
-    at: Expr
-
-    def has(self, value: Value) -> bool:
-        return self.dim in value.tile.dims
-
-    def narrow(self, tile: TileType) -> TileType:
-        extents = (self.width if dim == self.dim else e for dim, e in zip(tile.dims, tile.extents, strict=True))
-        return replace(tile, extents=tuple(extents))
-
-    def joins(self, op: Op) -> bool:
-        """Whether its result is of all strips together; a reduction along another dim is one of each."""
-        return op.is_(REDUCE) and op["dim"] == self.dim
-
-    def moved(self, op: Op) -> Op:
-        origin = op.get("origin")
-        if origin is None:
-            return op
-        return op.with_(origin=tuple((dim, at + self.at if dim == self.dim else at) for dim, at in origin))
-
-
-def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
+def _strips(kernel: Kernel, loop: Op, machine: Machine) -> Strips | None:
     """How to cut the tiles of a loop; None where it is not needed, or not possible."""
     if not loop.is_(ITERATE) or not loop["dim"] or loop.get("goes_on") is not None:
         return None
@@ -107,7 +73,8 @@ def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
     if len(widths) != 1 or kernel.waves_along(dim) > 1:
         return None
     (width,) = widths
-    strips = _Strips(dim, tile, width, symbol(f"strip_{dim}", 0, tile - width, width))
+    extent = remaining(kernel, dim, tile, width)
+    strips = Strips(dim, tile, width, symbol(f"strip_{dim}", 0, tile - width, width), extent)
     whole = [op for op in loop.body.ops if op.is_(MMA) and op["k"] == dim]
     reads = {op.result.name for op in loop.body.ops if op.is_(READ) and not any(map(strips.has, op.operands))}
     fits = tile > width and tile % width == 0
@@ -119,182 +86,15 @@ def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
     return strips if fits and _every_operation_fits(loop, strips) else None
 
 
-def _every_operation_fits(loop: Op, strips: _Strips) -> bool:
+def _every_operation_fits(loop: Op, strips: Strips) -> bool:
     """Whether each can be cut, or is of a tile that nothing but reads and arithmetic on them has made, and so can be
     whole in front of the strips."""
     free = set[str]()
     for op in loop.body.ops:
-        is_cut = _can_be_cut(op, strips)
+        is_cut = can_be_cut(op, strips)
         is_free = not op.is_(MMA, WRITE) and not op.region
         is_free = is_free and all(value.name in free for value in op.operands if strips.has(value))
         if not is_cut and not is_free:
             return False
         free |= {value.name for value in op.results if is_free}
     return True
-
-
-def _can_be_cut(op: Op, strips: _Strips) -> bool:
-    values = [value for inner in op.walk() for value in (*inner.results, *inner.operands)]
-    along = [value for value in values if strips.has(value)]
-    alike = all(value.tile.extent(strips.dim) == strips.tile for value in along)
-    return not along or (op.is_(_ALONG) and alike)
-
-
-@dataclass(slots=True)
-class _Phase:
-    """What stands before a loop over strips, and what in it."""
-
-    before: list[Op] = field(default_factory=list[Op])
-    inside: list[Op] = field(default_factory=list[Op])
-
-
-class _Body:
-    """The operations of one loop in phases: in each, some for the whole tile, then a loop over strips."""
-
-    def __init__(self, kernel: Kernel, loop: Op, strips: _Strips, fresh: Callable[[str], str]) -> None:
-        self.kernel, self.loop, self.strips, self.fresh = kernel, loop, strips, fresh
-        self.phases: list[_Phase] = [_Phase()]
-        self.made: dict[str, tuple[int, Op]] = {}  # of values along the dim: the phase, and what makes them
-        self.whole = set[str]()  # values along the dim that are made in front of the strips
-        self.memories: dict[str, Memory] = {}  # of values that a later phase uses, or strips of whole ones
-
-    def stripped(self) -> tuple[Op, ...]:
-        self._divide()
-        self.memories = {name: self._memory(value) for name, value in self._kept().items()}
-        return tuple(op for phase in self.phases for op in self._ops(phase))
-
-    # -------------------------------------------------------------------------------------------------------- phases
-
-    def _divide(self) -> None:
-        """Every operation into the first phase in which what it needs is there."""
-        strips, ready, written = self.strips, dict[str, int](), dict[str, int]()
-        for op in self.loop.body.ops:
-            phase = max((ready.get(v.name, 0) for inner in op.walk() for v in inner.operands), default=0)
-            along = any(map(strips.has, (*op.results, *op.operands)))
-            if not along or (op.is_(MMA) and op["k"] == strips.dim):
-                for inner in op.walk():
-                    phase = max(phase, written.get(inner.get("memory", ""), 0))
-                self._at(phase).before.append(op)
-            elif not _can_be_cut(op, strips):
-                self._at(phase).before.append(op)
-                self.made |= {value.name: (phase, op) for value in op.results if strips.has(value)}
-                self.whole |= {value.name for value in op.results if strips.has(value)}
-            elif op.is_(READ, REGISTER, INDEX):  # done again wherever it is used
-                self.made[op.result.name] = (-1, op)
-                phase = max(phase, written.get(op.get("memory", ""), 0))
-            else:
-                sums = any(inner.is_(MMA) for inner in self._at(phase).inside)
-                phase += strips.joins(op) and sums
-                self._at(phase).inside.append(op)
-                self.made |= {value.name: (phase, op) for value in op.results if strips.has(value)}
-                if op.is_(WRITE):
-                    written[op["memory"]] = phase + 1
-            after = phase + strips.joins(op)
-            ready |= {value.name: after for value in op.results}
-        self._make_wholes()
-
-    def _make_wholes(self) -> None:
-        """What an operation on the whole tile takes is made whole in front of it, once for those of several phases."""
-        placed = set(self.whole)
-        for phase in self.phases:
-            before = list[Op]()
-            for op in phase.before:
-                before += [*self._wholes(op, placed), op]
-            phase.before = before
-
-    def _wholes(self, op: Op, placed: set[str]) -> Iterator[Op]:
-        for value in op.operands:
-            if value.name in self.made and value.name not in placed:
-                placed.add(value.name)
-                made = self.made[value.name][1]
-                yield from self._wholes(made, placed)
-                yield made
-
-    def _at(self, number: int) -> _Phase:
-        while len(self.phases) <= number:
-            self.phases.append(_Phase())
-        return self.phases[number]
-
-    def _kept(self) -> dict[str, Value]:
-        """Values along the dim that a later phase uses, or that strips use of a whole one."""
-        used = [(n, value) for n, phase in enumerate(self.phases) for op in phase.inside for value in self._needs(op)]
-        return {v.name: v for n, v in used if 0 <= self.made[v.name][0] < n or v.name in self.whole}
-
-    def _needs(self, op: Op) -> Iterator[Value]:
-        """The values along the dim that an operation takes; before one that is read again, the places where it is."""
-        for value in op.operands:
-            if value.name in self.made:
-                phase, made = self.made[value.name]
-                if phase < 0:
-                    yield from self._needs(made)
-                yield value
-
-    def _memory(self, value: Value) -> Memory:
-        """The rows of one wave."""
-        tile = value.tile
-        extents = tuple(tile.extent(dim) // self.kernel.waves_along(dim) for dim in tile.dims)
-        arrangement = row_major(tile.dims, extents)
-        sizes = tuple(map(const, extents))
-        return Memory(f"{value.name}.strips", tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
-
-    # --------------------------------------------------------------------------------------------------------- loops
-
-    def _ops(self, phase: _Phase) -> list[Op]:
-        before = [one for op in phase.before for one in (op, *self._kept_whole(op))]
-        if not phase.inside:
-            return before
-        strips, names, inside = self.strips, dict[str, Value](), list[Op]()
-        for op in phase.inside:
-            for value in self._needs(op):
-                if value.name not in names:
-                    inside.append(self._again(value, names))
-            if not strips.joins(op):
-                inside.append(self._narrowed(op, names))
-                kept = [value for value in op.results if value.name in self.memories]
-                inside += [self._access("write", value, (names[value.name],), (), strips.at) for value in kept]
-        reductions = [op for op in phase.inside if strips.joins(op)]
-        starts = [identity_tile(op, strips.narrow(op.operands[0].tile), self.fresh) for op in reductions]
-        arguments = [Value(self.fresh(start.result.name), start.result.type) for start in starts]
-        yields, ends = list[Value](), list[Op]()
-        for op, argument in zip(reductions, arguments, strict=True):
-            part = names[op.operands[0].name]
-            join, end = joined_parts(strips.moved(op), argument, part, self.fresh)
-            inside.append(join)
-            yields.append(join.result)
-            ends.append(end)
-        results = tuple(end.operands[0] for end in ends)
-        bounds = {"extent": remaining(self.kernel, strips.dim, strips.tile, strips.width), "step": const(strips.width)}
-        attributes = {"dim": strips.dim, "induction": strips.at.args[0], "unroll": 1, **bounds}
-        region = Region(tuple(arguments), tuple(inside), tuple(yields))
-        operands = tuple(start.result for start in starts)
-        loop = Op("iterate", operands, results, attribute_pairs(attributes), region, phase.inside[0].span)
-        return [*before, *starts, loop, *ends]
-
-    def _kept_whole(self, op: Op) -> list[Op]:
-        kept = [value for value in op.results if value.name in self.whole and value.name in self.memories]
-        return [self._access("write", value, (value,), (), const(0)) for value in kept]
-
-    def _again(self, value: Value, names: dict[str, Value]) -> Op:
-        """Of a value that is not made in this loop: what makes or reads a strip of it."""
-        phase, made = self.made[value.name]
-        if phase < 0:
-            return self._narrowed(made, names)
-        names[value.name] = self._part(value)
-        return self._access("read", value, (), (names[value.name],), self.strips.at)
-
-    def _narrowed(self, op: Op, names: dict[str, Value]) -> Op:
-        results = tuple(self._part(value) if self.strips.has(value) else value for value in op.results)
-        narrowed = replace(self.strips.moved(renamed(op, names)), results=results)
-        names |= {value.name: part for value, part in zip(op.results, results, strict=True)}
-        return narrowed
-
-    def _part(self, value: Value) -> Value:
-        return Value(self.fresh(value.name), self.strips.narrow(value.tile))
-
-    def _access(self, name: str, value: Value, operands: tuple[Value, ...], results: tuple[Value, ...], at: Expr) -> Op:
-        """A strip, or all, to or from where the value is kept, in the layout that it has anyway."""
-        memory = self.memories[value.name]
-        origin = origin_in(self.kernel, memory, value.tile)
-        origin[self.strips.dim] += at
-        attributes = {"memory": memory.name, "origin": tuple(origin.items())}
-        return Op(name, operands, results, attribute_pairs(attributes), span=self.made[value.name][1].span)

@@ -13,7 +13,7 @@ from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.small_floats import converted
-from wavespec.ops.turned_blocks import TurnedBlocks, blocks_across, stored_together
+from wavespec.ops.turned_blocks import PairedRows, TurnedBlocks, blocks_across, paired_rows, regroup, stored_together
 from wavespec.targets.machine import Machine
 
 Coordinates = Mapping[str, Expr]
@@ -21,6 +21,7 @@ _MATRIX_ROWS = 8  # rows of one matrix of a matrix load: 8 lanes give addresses,
 _TILE_ROWS, _TILE_ROW_BYTES = 16, 64  # of a tile register
 _MATRIX_LANES = 32  # that move a matrix together
 _MATRIX_ROW_BYTES, _MATRIX_PART_BYTES = 16, 4  # of one row, and what each of 4 lanes receives of it
+_IN_TURN = (2, 4)  # rows whose elements one step of a product takes together
 _MATRIX_TURNED_BYTES = 2  # of an element, where a matrix load exchanges rows and columns
 
 
@@ -217,19 +218,13 @@ def _blocks_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Mac
     return blocks if whole else None
 
 
-def regroup(build: ThreadBuilder, values: Sequence[Value], size: int, hint: str) -> Iterator[Value]:
-    """The same registers in values of ``size`` elements."""
-    waiting: list[Value] = []
-    have = 0
-    for value in values:
-        start, elements = 0, value.vector.elements
-        while start < elements:
-            take = min(size - have, elements - start)
-            waiting.append(build.slice(value, start, take, hint))
-            start, have = start + take, have + take
-            if have == size:
-                yield build.pack(waiting, hint)
-                waiting, have = [], 0
+def _rows_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> PairedRows | None:
+    """The rows whose elements lie in turn in a memory, where vectors are along another dim."""
+    for rows in _IN_TURN if machine.vector_bytes else ():
+        paired = paired_rows(layout, memory.nearest_dim, memory.dtype.bits, rows)
+        if paired is not None and granule_elements(memory, paired.lines, origin) == rows * paired.width:
+            return paired
+    return None
 
 
 def write_fragments(
@@ -246,10 +241,11 @@ def write_fragments(
 ) -> None:
     """Store a tile from its fragments; ``writers``: which waves do."""
     granule = granule_elements(memory, layout, origin)
-    if granule == 1 and (blocks := _blocks_of(memory, layout, origin, machine)):
-        parts = regroup(build, [build.cast(value, memory.dtype) for value in values], blocks.width, memory.name)
-        values = blocks.of_fragments(build, [*parts], memory.name)
-        layout, granule = blocks.lines, blocks.width
+    across = (_blocks_of, _rows_of) if granule == 1 else ()
+    if turned := next((found for of in across if (found := of(memory, layout, origin, machine))), None):
+        parts = regroup(build, [build.cast(value, memory.dtype) for value in values], turned.width, memory.name)
+        values = turned.of_fragments(build, [*parts], memory.name)
+        layout, granule = turned.lines, turned.lines.fragment_elements
     size = layout.fragment_elements // granule
     checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked
     checked = checked and not memory.is_strided  # the length of a row says nothing about where the next one starts

@@ -12,11 +12,12 @@ from wavespec.ir.layout import Layout
 from wavespec.ir.names import dim_of_wave
 from wavespec.ir.thread import Mask
 from wavespec.ir.tile_ops import ITERATE
-from wavespec.ops.accesses import coordinates_in, edge, regroup
+from wavespec.ops.accesses import coordinates_in, edge
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.mapped_accesses import mapped_places
 from wavespec.ops.own_elements import axes_apart, combine_own
 from wavespec.ops.parts_of_waves import parts_of_waves
+from wavespec.ops.turned_blocks import regroup
 from wavespec.targets.machine import Machine
 
 FUNCTIONS = {"max": "maximum", "min": "minimum"}

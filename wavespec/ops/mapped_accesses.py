@@ -13,12 +13,12 @@ from wavespec.ir.layout import Layout
 from wavespec.ir.names import operand_name
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ir.tile_ops import MMA
-from wavespec.ops.accesses import Coordinates, copied_together, regroup, stored_later
+from wavespec.ops.accesses import Coordinates, copied_together, stored_later
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.index_map import contiguous_dim, index_of, value_symbol, windows_overlap
 from wavespec.ops.mapped_loops import blocks, got, memory_for, put
 from wavespec.ops.mapped_pieces import MappedPiece, MappedTensor, in_one_access, mapped_pieces, mapped_tensor
-from wavespec.ops.turned_blocks import TurnedBlocks, turned_blocks
+from wavespec.ops.turned_blocks import TurnedBlocks, regroup, turned_blocks
 
 PlacesRead = dict[tuple[str, Expr, Mask], Expr]
 """By tensor, offset and checks: what was read there, as a symbol."""

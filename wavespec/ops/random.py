@@ -10,10 +10,10 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ops.accesses import regroup
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.philox import philox, philox_reference
 from wavespec.ops.steps import Steps
+from wavespec.ops.turned_blocks import regroup
 from wavespec.schema.ops import Random
 
 _GROUP = 4

@@ -6,7 +6,7 @@ from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import DOT, MMA
-from wavespec.ops.accesses import read_fragments, regroup
+from wavespec.ops.accesses import read_fragments
 from wavespec.ops.accesses_around import read_around
 from wavespec.ops.blocks_of_lanes import read_block
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
@@ -14,6 +14,7 @@ from wavespec.ops.index_map import mapped, places, taken
 from wavespec.ops.mapped_accesses import read_mapped
 from wavespec.ops.runs_of_lanes import as_fragments, in_run_order
 from wavespec.ops.small_floats import converted
+from wavespec.ops.turned_blocks import regroup
 from wavespec.schema.ops import Read
 
 

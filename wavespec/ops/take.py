@@ -11,12 +11,13 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import row_major
-from wavespec.ops.accesses import regroup, widest_access, write_fragments
+from wavespec.ops.accesses import widest_access, write_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import index_of, mapped, moved_dims, places, taken
 from wavespec.ops.mapped_accesses import bound_values, indices_of
 from wavespec.ops.mapped_pieces import MappedTensor, mapped_pieces
 from wavespec.ops.parts_of_waves import first_of_equal
+from wavespec.ops.turned_blocks import regroup
 from wavespec.schema.ops.take import Take
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
@@ -73,11 +73,47 @@ def turned_blocks(layout: Layout, column: str, bits: int) -> TurnedBlocks | None
     return TurnedBlocks(layout, lines, width, tuple(axis.extent for axis in outer), at)
 
 
+@dataclass(frozen=True, slots=True)
+class PairedRows:
+    """The registers of ``layout`` as blocks of ``rows`` runs of ``width``, of which ``lines`` has the columns one after
+    the other, as panels have elements that one step multiplies; ``outer`` and ``at`` as of `TurnedBlocks`."""
+
+    lines: Layout
+    rows: int
+    width: int
+    outer: tuple[int, ...]
+    at: int
+
+    def of_fragments(self, build: ThreadBuilder, fragments: Sequence[Value], hint: str) -> tuple[Value, ...]:
+        """The fragments of ``lines``, of runs of ``width`` elements of the layout."""
+        (*before, pairs), behind = self.outer[: self.at + 1], self.outer[self.at + 1 :]
+        places = {place: n for n, place in enumerate(product(*map(range, (*before, pairs * self.rows, *behind))))}
+        made = list[Value]()
+        for block in product(*map(range, self.outer)):
+            first = block[self.at] * self.rows
+            rows = ((*block[: self.at], first + row, *block[self.at + 1 :]) for row in range(self.rows))
+            packed = build.pack([fragments[places[place]] for place in rows], hint)
+            made.append(build.transpose(packed, self.rows, self.width, hint=hint))
+        return tuple(made)
+
+
+def paired_rows(layout: Layout, column: str, bits: int, rows: int) -> PairedRows | None:
+    """Blocks of so many rows, whose runs lie along another dim than ``column``; None as for `turned_blocks`."""
+    *outer, across = layout.axes or (RegisterAxis(1, ()),)
+    steps = ((column, 1),)
+    at = next((i for i, axis in enumerate(outer) if axis.strides == steps and axis.extent % rows == 0), None)
+    if at is None or across.extent * bits < _LEAST_ROW_BITS:
+        return None
+    outer[at] = RegisterAxis(outer[at].extent // rows, ((column, rows),))
+    lines = replace(layout, axes=(*outer, across, RegisterAxis(rows, steps)), inner=2)
+    return PairedRows(lines, rows, across.extent, tuple(axis.extent for axis in outer), at)
+
+
 def blocks_across(layout: Layout, memory: Memory, machine: Machine) -> TurnedBlocks | None:
     """The blocks of a lane that lie across the rows of a memory, on machines with vector registers; on others those of
     bytes in a tensor, whose lanes have words of four, and a whole block in a fragment."""
     if machine.vector_bytes:
-        return turned_blocks(layout, memory.contiguous_dim, memory.dtype.bits)
+        return turned_blocks(layout, memory.nearest_dim, memory.dtype.bits)
     if machine.lanes == 1 or memory.space != "global" or memory.dtype.stored_bits != _BYTE_BITS:
         return None
     return turned_blocks(replace(layout, inner=1), memory.contiguous_dim, _BYTE_BITS)
@@ -86,3 +122,18 @@ def blocks_across(layout: Layout, memory: Memory, machine: Machine) -> TurnedBlo
 def stored_together(places: Sequence[Expr], elements: int) -> int:
     """Of columns at these places, of so many elements each, those that one store takes: all, or each alone."""
     return len(places) if all(settled(b - a) is const(elements) for a, b in pairwise(places)) else 1
+
+
+def regroup(build: ThreadBuilder, values: Sequence[Value], size: int, hint: str) -> Iterator[Value]:
+    """The same registers in values of ``size`` elements."""
+    waiting: list[Value] = []
+    have = 0
+    for value in values:
+        start, elements = 0, value.vector.elements
+        while start < elements:
+            take = min(size - have, elements - start)
+            waiting.append(build.slice(value, start, take, hint))
+            start, have = start + take, have + take
+            if have == size:
+                yield build.pack(waiting, hint)
+                waiting, have = [], 0

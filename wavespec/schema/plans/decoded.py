@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from wavespec.ir.dtype import DTYPES
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.made_kernels import words_of
 from wavespec.schema.ops import Mma, Op, Read, Structured, ValueType, every, walk
@@ -79,3 +80,14 @@ def lies_across(
         if last and last.isdisjoint(steps):
             return True
     return False
+
+
+def held_by_steps(
+    ops: Sequence[Op], types: Mapping[str, ValueType]
+) -> dict[str, tuple[tuple[tuple[str, ...], int], ...]]:
+    """Dims and bits of the operands of products, by the tensor they are read of, and under no name where computed."""
+    reads = {op.name: op.tensor for op in every(Read, ops)}
+    found = dict[str, list[tuple[tuple[str, ...], int]]]()
+    for name in dict.fromkeys(one for op in every(Mma, ops) for one in (op.lhs, op.rhs)):
+        found.setdefault(reads.get(name, ""), []).append((types[name].dims, DTYPES[types[name].dtype].bits))
+    return {tensor: tuple(tiles) for tensor, tiles in found.items()}

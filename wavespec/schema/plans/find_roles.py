@@ -11,6 +11,7 @@ from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.models import Dim, KernelSpec, Schedule
 from wavespec.schema.materialize import laid_out_anew, may_be_laid_out
 from wavespec.schema.ops import Iterate, every
+from wavespec.schema.plans.decoded import held_by_steps
 from wavespec.schema.plans.graph_roles import GraphRoles, with_tiled_loops
 from wavespec.schema.plans.roles import Roles
 from wavespec.schema.plans.values_of_rows import MOST_WORDS
@@ -44,6 +45,7 @@ def roles_of(spec: KernelSpec) -> Roles | None:
         along_steps=_along_steps(spec, roles),
         product_before=_product_before(spec, roles),
         vectors=in_vectors(spec, graph, types, roles),
+        held=held_by_steps(graph, types) if roles.kind == "attention" and not roles.steps else {},
     )
 
 

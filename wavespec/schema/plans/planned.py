@@ -294,22 +294,38 @@ class _Plan:
         found: dict[str, Any] = {
             "params": {name: parse_expression(str(number)) for name, number in tiles.params.items()},
             "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),
-            "tensors": {name: {"space": space} for name, space in self._spaces(entry).items()},
+            "tensors": {name: {"space": space} for name, space in self._spaces(entry, tiles, limits).items()},
         }
         roles = self.roles
         made = {**roles.sums_before, **roles.products_made, **roles.written, **roles.laid_out, **roles.apart}
         schedule = {**(tiles.schedule or {}), **({"materialize": made} if made else {})}
         return {**found, "schedule": schedule} if schedule else found
 
-    def _spaces(self, entry: _Entry) -> dict[str, Space]:
+    def _spaces(self, entry: _Entry, tiles: Tiles, limits: _Entry) -> dict[str, Space]:
         """Where operands are that the spec leaves open: all of them, since cases have what their target has."""
-        staged, tensors = entry.get("staged", True), self.spec.tensors
+        staged, tensors, left = entry.get("staged", True), self.spec.tensors, self._without_room(tiles, limits)
 
         def is_staged(name: str) -> bool:
             return staged is True or (staged == "rows" and self.roles.columns not in tensors[name].shape)
 
         open_ = [name for name in self.roles.operands if tensors[name].space == "global"]
-        return {name: "shared" if is_staged(name) else "global" for name in open_}
+        return {name: "shared" if is_staged(name) and name not in left else "global" for name in open_}
+
+    def _without_room(self, tiles: Tiles, limits: _Entry) -> set[str]:
+        """Tensors that stay where they are, as steps that hold all operands at once have no room for them: the largest
+        tiles first, and computed operands have none but shared memory."""
+        held, room = dict(self.roles.held), limits.get("room", limits["shared"])
+        sizes = {name: sum(self._bytes(one, tiles) for one in each) for name, each in held.items()}
+        left, needed = set[str](), sum(sizes.values())
+        for name in sorted(sizes.keys() - {""}, key=lambda name: (-sizes[name], name)):
+            if needed > room:
+                left.add(name)
+                needed -= sizes[name]
+        return left
+
+    def _bytes(self, tile: tuple[tuple[str, ...], int], tiles: Tiles) -> int:
+        dims, bits = tile
+        return prod(tiles.tiles.get(dim, self.roles.fixed.get(dim, 1)) for dim in dims) * bits // 8
 
     def _own_constraints(self, entry: _Entry, tiles: Tiles) -> Iterator[AnyConstraint]:
         """What the spec says, with the entry's matrix instruction and neighbours of a lane where those are open."""

@@ -99,6 +99,11 @@ class Roles:
     """Dims and bits of the operands of products that are read."""
     units_stage: tuple[tuple[tuple[str, ...], int], ...] = ()
     """The same where matrix units read what is staged: of reads of the same elements, one tile."""
+    held: Mapping[str, tuple[tuple[tuple[str, ...], int], ...]] = field(
+        default_factory=dict[str, tuple[tuple[tuple[str, ...], int], ...]]
+    )
+    """Of steps that make several products, and are no tiles of a loop: dims and bits of the operands by the tensor that
+    they are read of, and under no name of those that are computed, which all steps hold at once."""
     decoded_once: Roles | None = None
     """The same where kernels of their own write what is decoded first, if they can."""
     written: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])

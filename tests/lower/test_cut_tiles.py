@@ -1,0 +1,161 @@
+"""Tiles that fill registers many times over, on CPUs: strip by strip, with the same results and little code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.lower.gemms import AMD, CPU, NVIDIA
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.pipeline import emit, lower
+from wavespec.schema import KernelSpec, loads
+from wavespec.schema.cases import cases_for_target
+from wavespec.sim.elements import numpy_dtype
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import Machine, machines
+
+pytestmark = pytest.mark.usefixtures("tiles_count")
+
+AMX, AVX2 = (next(m for m in machines("cpu") if m.variant == f"x86_64_{name}") for name in ("amx", "v3"))
+BF16 = numpy_dtype(DTYPES["bf16"])
+
+BLOCKS = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: blocks
+dims: {P: {}, I: {value: 128}, G: {}, J: {value: 128}}
+tensors:
+  w: {shape: [P, I, G, J], dtype: bf16}
+  y: {shape: [P, I, G, J], dtype: f32, role: output}
+  largest: {shape: [P, G], dtype: f32, role: output}
+graph:
+  - whole: {read: w}
+  - sizes: abs(f32(whole))
+  - rows: {max: sizes, dim: J}
+  - most: {max: rows, dim: I}
+  - below: f32(whole) - most
+  - {write: below, to: y}
+  - {write: most, to: largest}
+"""
+"""How far elements of whole blocks lie below the largest of their block, without a word about tiles."""
+
+CHUNKS = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: chunks
+dims: {B: {}, C: {}, L: {value: 64}, U: {equals: L}, D: {max: 128}, E: {max: 128}}
+tensors:
+  q: {shape: [B, C, L, D], dtype: bf16}
+  k: {shape: [B, C, L, D], dtype: bf16}
+  v: {shape: [B, C, L, E], dtype: bf16}
+  o: {shape: [B, C, L, E], dtype: f32, role: output}
+  state: {shape: [B, D, E], dtype: f32, role: output}
+graph:
+  - none: {register: [B, D, E], dtype: f32, value: 0}
+  - chunks:
+      repeat: size(C)
+      index: c
+      carry: {known: none}
+      body:
+        - q_c: {read: q, dims: [B, L, D], at: {C: c}}
+        - k_c: {read: k, dims: [B, L, D], at: {C: c}}
+        - k_u: {read: k, dims: [B, U, D], at: {C: c, L: U}}
+        - v_c: {read: v, dims: [B, L, E], at: {C: c}}
+        - v_u: {read: v, dims: [B, U, E], at: {C: c, L: U}}
+        - nothing: {register: [B, L, E], dtype: f32, value: 0}
+        - zero: {register: [B, L, U], dtype: f32, value: 0}
+        - before: bf16(known)
+        - far: {mma: [q_c, before, nothing]}
+        - products: {mma: [q_c, k_u, zero]}
+        - weights: bf16(where(index(U) <= index(L), products, 0))
+        - result: {mma: [weights, v_u, far]}
+        - {write: result, to: o, at: {C: c}}
+        - later: bf16(f32(k_c) * f32(index(L) % 2))
+        - known: {mma: [later, v_c, known]}
+  - {write: chunks.known, to: state}
+"""
+"""A chunk of steps at a time, all of which are in a tile, and the state behind the last one."""
+
+
+def planned(text: str, target: str = "cpu") -> KernelSpec:
+    return cases_for_target(loads(text, "whole.wave.yaml"), target)[-1].spec
+
+
+def cuts(kernel: Kernel) -> list[Op]:
+    return [op for op in kernel.walk() if op.name == "iterate" and op["induction"].startswith("cut_")]
+
+
+def test_a_reduction_ends_a_loop_and_what_follows_reads_again() -> None:
+    loops = cuts(lower(planned(BLOCKS), AVX2, after="cut-tiles"))
+    assert [[op.name for op in loop.body.ops] for loop in loops] == [
+        ["read", "cast", "elementwise", "reduce", "join"],
+        ["read", "cast", "elementwise", "write"],
+    ]
+    assert {loop["dim"] for loop in loops} == {"I"}  # not along what lies side by side
+
+
+@pytest.mark.parametrize("machine", [AVX2, CPU, AMX], ids=lambda machine: machine.variant)
+def test_whole_blocks_are_exact(machine: Machine) -> None:
+    w = np.random.default_rng(0).integers(-99, 100, (2, 128, 3, 128))
+    report = simulate(
+        lower(planned(BLOCKS), machine), machine, {"w": w.astype(BF16)}, {"P": 2, "I": 128, "G": 3, "J": 128}
+    )
+    assert report.ok, report.render()
+    most = np.abs(w).max(axis=(1, 3))
+    np.testing.assert_array_equal(report.tensors["largest"], most)
+    np.testing.assert_array_equal(report.tensors["y"], w - most[:, None, :, None])
+
+
+@pytest.mark.parametrize("machine", [AVX2, AMX, AMD], ids=lambda machine: machine.variant)
+def test_products_of_a_step_are_cut_with_what_goes_into_them(machine: Machine) -> None:
+    """What strips of strips share with the loop around them is read again: a product of all columns was added to the
+    sums of some.  A machine whose lanes compute at once cuts nothing; there operands stay in memory that others have."""
+    random, (c, d, e) = np.random.default_rng(0), (2, 5, 7)
+    q, k, v = (random.integers(-1, 2, (1, c, 64, size)) for size in (d, d, e))
+    inputs = {name: array.astype(BF16) for name, array in zip("qkv", (q, k, v), strict=True)}
+    kernel = lower(planned(CHUNKS, machine.target), machine)
+    assert bool(cuts(lower(planned(CHUNKS, machine.target), machine, after="cut-tiles"))) == (machine is not AMD)
+    report = simulate(kernel, machine, inputs, {"B": 1, "C": c, "L": 64, "U": 64, "D": d, "E": e})
+    assert report.ok, report.render()
+    known, expected = np.zeros((d, e)), np.zeros((1, c, 64, e))
+    for chunk in range(c):
+        q_c, k_c, v_c = (one[0, chunk] for one in (q, k, v))
+        expected[0, chunk] = np.tril(q_c @ k_c.T) @ v_c + q_c @ known
+        known += (k_c * (np.arange(64) % 2)[:, None]).T @ v_c
+    np.testing.assert_array_equal(report.tensors["o"], expected)
+    np.testing.assert_array_equal(report.tensors["state"][0], known)
+
+
+def test_code_does_not_grow_with_what_a_value_needs_all_of() -> None:
+    """Blocks of 128 x 128 were 57,000 lines for AVX-512, and more than 60,000 for AVX2, which was refused."""
+    for machine in machines("cpu"):
+        small, large = (
+            emit(planned(BLOCKS.replace("I: {value: 128}", f"I: {{value: {rows}}}")), machine).text.count("\n")
+            for rows in (128, 512)
+        )
+        assert small < 2_000
+        assert large <= small + 10
+
+
+def test_chunks_of_steps_build_for_every_cpu() -> None:
+    for machine in machines("cpu"):
+        assert emit(planned(CHUNKS), machine).text.count("\n") < 20_000
+
+
+def test_few_registers_stay_as_they_are() -> None:
+    few = planned(BLOCKS.replace("128}", "16}"))
+    assert not cuts(lower(few, AVX2, after="cut-tiles"))
+
+
+def test_what_is_changed_in_place_stays_whole() -> None:
+    """A second read would find what the first loop has written."""
+    text = BLOCKS.replace("w: {shape: [P, I, G, J], dtype: bf16}", "w: {shape: [P, I, G, J], dtype: bf16, role: inout}")
+    text = text.replace(
+        "- {write: below, to: y}", "- {write: below, to: y}\n  - twice: bf16(below)\n  - {write: twice, to: w}"
+    )
+    assert not cuts(lower(planned(text), CPU, after="cut-tiles"))
+
+
+def test_lanes_of_a_gpu_have_tiles_at_once() -> None:
+    assert not cuts(lower(planned(BLOCKS, "sm_90"), NVIDIA))

@@ -1,0 +1,168 @@
+"""Tile kernel in, tile kernel out: what would fill registers many times over is computed strip by strip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import lcm, prod
+from typing import ClassVar
+
+from wavespec.ir.expr import const, symbol
+from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.tile_ops import COPY, INDEX, ITERATE, MMA, READ, REGISTER, WRITE
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.in_place import reads_in_place
+from wavespec.lower.phases_of_strips import Phases, Strips, can_be_cut
+from wavespec.lower.split_reduction import remaining
+from wavespec.lower.tile_properties import (
+    loops_have_several_steps,
+    products_have_instructions,
+    products_read_their_operands,
+    tiles_are_placed,
+)
+from wavespec.targets.machine import Machine
+
+_MOST_VECTORS = 2500
+"""That operations of a block have written out: some 15,000 lines, five seconds of a compiler."""
+_STRIP_VECTORS = 8
+"""Of a value in a strip: enough to compute with, and few registers."""
+_WORD_BYTES = 4
+
+
+class CutTiles(Pass):
+    """Compute strip by strip what would fill the registers of a wave many times over.
+
+    Before: a wave has all of a tile written out, vector by vector.
+    After:  on machines whose waves take turns, where the operations of a kernel, or of a loop's body, have more than
+            ``_MOST_VECTORS`` vectors, they stand in loops over strips of a dim, as those of `StripTiles`: what a later
+            loop needs is read again, or kept in a private memory ``<name>.strips``.  Of the dims that allow it, it is
+            the one with which least is written out.
+    Cases:  nothing is cut where something needs whole tiles that only registers hold, or what is changed is read.
+    """
+
+    name: ClassVar[str] = "cut-tiles"
+    requires = (products_have_instructions, products_read_their_operands, tiles_are_placed)
+    drops = (loops_have_several_steps,)  # those over strips may have one: dims may have less than a tile
+
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.register_tile == "instruction"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        return kernel if reads_in_place(kernel) else _Cutting(kernel, machine).cut()
+
+
+class _Cutting:
+    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+        self.kernel, self.machine, self.fresh = kernel, machine, fresh_names(kernel)
+
+    def cut(self) -> Kernel:
+        body = self._block(self.kernel.body, None, {})
+        return replace(self.kernel, body=body)
+
+    def _block(self, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]) -> tuple[Op, ...]:
+        """The operations of the kernel, or of the body of a loop, and of loops in them; ``outside``: reads and the like
+        around them, by their results."""
+        strips = self._strips(ops, loop, outside)
+        if strips is not None:
+            phases = Phases(self.kernel, ops, strips, self.fresh, outside)
+            ops = phases.stripped()
+            kernel = self.kernel.with_symbols(strips.at)
+            self.kernel = replace(kernel, memories=(*kernel.memories, *phases.memories.values()))
+        again = [op for op in _done_again(ops) if not op.operands]
+        outside = {**outside, **{op.result.name: op for op in again}}
+        return tuple(
+            replace(op, region=replace(op.body, ops=self._block(op.body.ops, op, outside))) if op.is_(ITERATE) else op
+            for op in ops
+        )
+
+    # ------------------------------------------------------------------------------------------------ what to cut, if
+    def _strips(self, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]) -> Strips | None:
+        """Those with which least is written out; None where that is little anyway, or nothing can be cut."""
+        plain = [op for op in ops if not op.is_(ITERATE)]
+        if sum(map(self._vectors, plain)) <= _MOST_VECTORS:
+            return None
+        made = {value.name for op in ops for value in op.results} | outside.keys()
+        elsewhere = [value for op in plain for value in op.operands if value.name not in made]
+        whole = {dim for value in (*_carried(loop), *elsewhere) for dim in value.tile.dims}
+        tiles = {dim: value.tile.extent(dim) for op in plain for value in _values(op) for dim in value.tile.dims}
+        found = [
+            strips
+            for dim in sorted(tiles.keys() - whole)
+            if (strips := self._along(dim, tiles[dim], ops, loop, outside)) is not None
+        ]
+        return min(found, key=lambda strips: self._written_out(plain, strips), default=None)
+
+    def _written_out(self, ops: Sequence[Op], strips: Strips) -> int:
+        is_cut = {id(op): any(map(strips.has, _values(op))) for op in ops}
+        return sum(self._vectors(op) * (strips.width if is_cut[id(op)] else strips.tile) for op in ops)
+
+    def _along(
+        self, dim: str, tile: int, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]
+    ) -> Strips | None:
+        """Strips of a dim, if what there is can be cut along it."""
+        width = self._width(dim, tile, ops)
+        if self.kernel.waves_along(dim) > 1 or width >= tile or tile % width:
+            return None
+        extent = const(tile) if loop is not None and loop["dim"] == dim else remaining(self.kernel, dim, tile, width)
+        at = symbol(self.fresh(f"cut_{dim}"), 0, tile - width, width)
+        strips = Strips(dim, tile, width, at, extent)
+        whole = [op for op in ops if op.is_(MMA) and op["k"] == dim]
+        again = {id(op) for op in _done_again(ops)}
+        fits = all(id(op) in again for op in ops if op.is_(READ) and strips.has(op.result))
+        reads = {op.result.name for op in (*ops, *outside.values()) if op.is_(READ) and not _along_any(op, strips)}
+        fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
+        return strips if fits and all(can_be_cut(op, strips) for op in ops if op not in whole) else None
+
+    def _width(self, dim: str, tile: int, ops: Sequence[Op]) -> int:
+        """Elements of a strip: as instructions have, and vectors of what lies side by side; enough for a value."""
+        products = [(op, instruction_of(op, self.machine)) for op in ops if op.is_(MMA)]
+        sides = [{op["m"]: one.m, op["n"]: one.n, op["k"]: one.k}.get(dim, 1) for op, one in products]
+        width = lcm(*sides)
+        most = max(self._vectors(op) for op in ops if any(dim in value.tile.dims for value in _values(op)))
+        along = self._along_vectors(dim, ops)
+        while width < tile and (width % along or most * width < _STRIP_VECTORS * tile):
+            width *= 2
+        return width
+
+    def _along_vectors(self, dim: str, ops: Sequence[Op]) -> int:
+        """Elements of a dim that accesses take together: as many as bytes of a register where the largest tiles of
+        tensors lie along it, and as words of one where staged tiles do, which blocks are turned for."""
+        accesses = [(op, self.kernel.memory(op["memory"])) for op in ops if op.is_(READ | WRITE)]
+        tensors = [(op, memory) for op, memory in accesses if memory.space == "global"]
+        most = max((self._vectors(op) for op, _ in tensors), default=0)
+        if any(memory.nearest_dim == dim for op, memory in tensors if self._vectors(op) == most):
+            return self.machine.vector_bytes
+        staged = any(memory.nearest_dim == dim for op, memory in accesses if op.is_(WRITE) and memory.space != "global")
+        return self.machine.vector_bytes // _WORD_BYTES if staged else 1
+
+    def _vectors(self, op: Op) -> int:
+        """Of what a wave has of the largest tile that an operation is about."""
+        return max((self._vectors_of(value) for value in _values(op)), default=0)
+
+    def _vectors_of(self, value: Value) -> int:
+        tile, kernel = value.tile, self.kernel
+        elements = prod(tile.extent(dim) // kernel.waves_along(dim) for dim in tile.dims)
+        return -(-elements * tile.dtype.bits // (self.machine.vector_bytes * 8))
+
+
+def _values(op: Op) -> tuple[Value, ...]:
+    return (*op.results, *op.operands)
+
+
+def _along_any(op: Op, strips: Strips) -> bool:
+    return any(map(strips.has, op.operands))
+
+
+def _done_again(ops: Sequence[Op]) -> Iterator[Op]:
+    """Reads and the like that find later on what they find where they are."""
+    written = set[str]()
+    for op in reversed(ops):
+        written |= {inner["memory"] for inner in op.walk() if inner.is_(WRITE, COPY)}
+        if op.is_(REGISTER, INDEX) or (op.is_(READ) and op["memory"] not in written):
+            yield op
+
+
+def _carried(loop: Op | None) -> Iterator[Value]:
+    if loop is not None:
+        yield from (*loop.body.arguments, *loop.body.yields)

@@ -1,0 +1,228 @@
+"""Operations on tiles go in; the same operations in loops over strips of one of their dims, a loop for each phase, come
+out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
+from wavespec.ir.layout import row_major
+from wavespec.ir.rewriting import renamed
+from wavespec.ir.tile_ops import ALIKE, CAST, INDEX, MMA, PURE, READ, REDUCE, REGISTER, WRITE
+from wavespec.lower.defer_reductions import identity_tile, joined_parts
+from wavespec.lower.stage_operands import origin_in
+
+_ALONG = PURE | ALIKE | MMA | REDUCE
+"""Operations of which a part along a dim is the operation on a part of its operands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strips:
+    """Which dim is cut, how wide its tile and its strips are, where a strip starts in the tile, and where they end."""
+
+    dim: str
+    tile: int
+    width: int
+    at: Expr
+    extent: Expr
+
+    def has(self, value: Value) -> bool:
+        return self.dim in value.tile.dims
+
+    def narrow(self, tile: TileType) -> TileType:
+        extents = (self.width if dim == self.dim else e for dim, e in zip(tile.dims, tile.extents, strict=True))
+        return replace(tile, extents=tuple(extents))
+
+    def joins(self, op: Op) -> bool:
+        """Whether its result is of all strips together; a reduction along another dim is one of each."""
+        return op.is_(REDUCE) and op["dim"] == self.dim
+
+    def moved(self, op: Op) -> Op:
+        origin = op.get("origin")
+        if origin is None:
+            return op
+        return op.with_(origin=tuple((dim, at + self.at if dim == self.dim else at) for dim, at in origin))
+
+
+def can_be_cut(op: Op, strips: Strips) -> bool:
+    """Whether a part of an operation along the dim is that on a part of its operands, or it has nothing of it."""
+    values = [value for inner in op.walk() for value in (*inner.results, *inner.operands)]
+    along = [value for value in values if strips.has(value)]
+    alike = all(value.tile.extent(strips.dim) == strips.tile for value in along)
+    return not along or (op.is_(_ALONG) and alike)
+
+
+@dataclass(slots=True)
+class _Phase:
+    """What stands before a loop over strips, and what in it."""
+
+    before: list[Op] = field(default_factory=list[Op])
+    inside: list[Op] = field(default_factory=list[Op])
+
+
+class Phases:
+    """Operations in phases: in each, some for the whole tile, then a loop over strips."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        ops: Sequence[Op],
+        strips: Strips,
+        fresh: Callable[[str], str],
+        outside: Mapping[str, Op] | None = None,
+    ) -> None:
+        """``outside``: reads and the like in front of the operations, by their results, that may be done again."""
+        self.kernel, self.given, self.strips, self.fresh = kernel, ops, strips, fresh
+        self.outside = outside or {}
+        self.phases: list[_Phase] = [_Phase()]
+        # Of values along the dim: the phase, and what makes them.
+        self.made = {name: (-1, op) for name, op in self.outside.items() if strips.has(op.result)}
+        self.whole = set[str]()  # values along the dim that are made in front of the strips
+        self.memories: dict[str, Memory] = {}  # of values that a later phase uses, or strips of whole ones
+
+    def stripped(self) -> tuple[Op, ...]:
+        self._divide()
+        self.memories = {name: self._memory(value) for name, value in self._kept().items()}
+        return tuple(op for phase in self.phases for op in self._ops(phase))
+
+    # -------------------------------------------------------------------------------------------------------- phases
+
+    def _divide(self) -> None:
+        """Every operation into the first phase in which what it needs is there."""
+        strips, ready, written = self.strips, dict[str, int](), dict[str, int]()
+        for op in self.given:
+            phase = max((ready.get(v.name, 0) for inner in op.walk() for v in inner.operands), default=0)
+            along = any(map(strips.has, (*op.results, *op.operands)))
+            if not along or (op.is_(MMA) and op["k"] == strips.dim):
+                for inner in op.walk():
+                    phase = max(phase, written.get(inner.get("memory", ""), 0))
+                self._at(phase).before.append(op)
+            elif not can_be_cut(op, strips):
+                self._at(phase).before.append(op)
+                self.made |= {value.name: (phase, op) for value in op.results if strips.has(value)}
+                self.whole |= {value.name for value in op.results if strips.has(value)}
+            elif op.is_(READ, REGISTER, INDEX) or self._is_read_otherwise(op):  # done again wherever it is used
+                self.made[op.result.name] = (-1, op)
+                phase = max(phase, written.get(op.get("memory", ""), 0))
+            else:
+                sums = any(inner.is_(MMA) for inner in self._at(phase).inside)
+                phase += strips.joins(op) and sums
+                self._at(phase).inside.append(op)
+                self.made |= {value.name: (phase, op) for value in op.results if strips.has(value)}
+                if op.is_(WRITE):
+                    written[op["memory"]] = phase + 1
+            after = phase + strips.joins(op)
+            ready |= {value.name: after for value in op.results}
+        self._make_wholes()
+
+    def _is_read_otherwise(self, op: Op) -> bool:
+        """Whether it converts what is read, which takes less than to keep it."""
+        return op.is_(CAST) and all(self.made[one.name][0] < 0 for one in op.operands if one.name in self.made)
+
+    def _make_wholes(self) -> None:
+        """What an operation on the whole tile takes is made whole in front of it, once for those of several phases."""
+        placed = {*self.whole, *self.outside}
+        for phase in self.phases:
+            before = list[Op]()
+            for op in phase.before:
+                before += [*self._wholes(op, placed), op]
+            phase.before = before
+
+    def _wholes(self, op: Op, placed: set[str]) -> Iterator[Op]:
+        for value in op.operands:
+            if value.name in self.made and value.name not in placed:
+                placed.add(value.name)
+                made = self.made[value.name][1]
+                yield from self._wholes(made, placed)
+                yield made
+
+    def _at(self, number: int) -> _Phase:
+        while len(self.phases) <= number:
+            self.phases.append(_Phase())
+        return self.phases[number]
+
+    def _kept(self) -> dict[str, Value]:
+        """Values along the dim that a later phase uses, or that strips use of a whole one."""
+        used = [(n, value) for n, phase in enumerate(self.phases) for op in phase.inside for value in self._needs(op)]
+        return {v.name: v for n, v in used if 0 <= self.made[v.name][0] < n or v.name in self.whole}
+
+    def _needs(self, op: Op) -> Iterator[Value]:
+        """The values along the dim that an operation takes; before one that is read again, the places where it is."""
+        for value in op.operands:
+            if value.name in self.made:
+                phase, made = self.made[value.name]
+                if phase < 0:
+                    yield from self._needs(made)
+                yield value
+
+    def _memory(self, value: Value) -> Memory:
+        """The rows of one wave."""
+        tile = value.tile
+        extents = tuple(tile.extent(dim) // self.kernel.waves_along(dim) for dim in tile.dims)
+        arrangement = row_major(tile.dims, extents)
+        sizes = tuple(map(const, extents))
+        return Memory(f"{value.name}.strips", tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
+
+    # --------------------------------------------------------------------------------------------------------- loops
+
+    def _ops(self, phase: _Phase) -> list[Op]:
+        before = [one for op in phase.before for one in (op, *self._kept_whole(op))]
+        if not phase.inside:
+            return before
+        strips, names, inside = self.strips, dict[str, Value](), list[Op]()
+        for op in phase.inside:
+            for value in self._needs(op):
+                if value.name not in names:
+                    inside.append(self._again(value, names))
+            if not strips.joins(op):
+                inside.append(self._narrowed(op, names))
+                kept = [value for value in op.results if value.name in self.memories]
+                inside += [self._access("write", value, (names[value.name],), (), strips.at) for value in kept]
+        reductions = [op for op in phase.inside if strips.joins(op)]
+        starts = [identity_tile(op, strips.narrow(op.operands[0].tile), self.fresh) for op in reductions]
+        arguments = [Value(self.fresh(start.result.name), start.result.type) for start in starts]
+        yields, ends = list[Value](), list[Op]()
+        for op, argument in zip(reductions, arguments, strict=True):
+            part = names[op.operands[0].name]
+            join, end = joined_parts(strips.moved(op), argument, part, self.fresh)
+            inside.append(join)
+            yields.append(join.result)
+            ends.append(end)
+        results = tuple(end.operands[0] for end in ends)
+        bounds = {"extent": strips.extent, "step": const(strips.width)}
+        attributes = {"dim": strips.dim, "induction": strips.at.args[0], "unroll": 1, **bounds}
+        region = Region(tuple(arguments), tuple(inside), tuple(yields))
+        operands = tuple(start.result for start in starts)
+        loop = Op("iterate", operands, results, attribute_pairs(attributes), region, phase.inside[0].span)
+        return [*before, *starts, loop, *ends]
+
+    def _kept_whole(self, op: Op) -> list[Op]:
+        kept = [value for value in op.results if value.name in self.whole and value.name in self.memories]
+        return [self._access("write", value, (value,), (), const(0)) for value in kept]
+
+    def _again(self, value: Value, names: dict[str, Value]) -> Op:
+        """Of a value that is not made in this loop: what makes or reads a strip of it."""
+        phase, made = self.made[value.name]
+        if phase < 0:
+            return self._narrowed(made, names)
+        names[value.name] = self._part(value)
+        return self._access("read", value, (), (names[value.name],), self.strips.at)
+
+    def _narrowed(self, op: Op, names: dict[str, Value]) -> Op:
+        results = tuple(self._part(value) if self.strips.has(value) else value for value in op.results)
+        narrowed = replace(self.strips.moved(renamed(op, names)), results=results)
+        names |= {value.name: part for value, part in zip(op.results, results, strict=True)}
+        return narrowed
+
+    def _part(self, value: Value) -> Value:
+        return Value(self.fresh(value.name), self.strips.narrow(value.tile))
+
+    def _access(self, name: str, value: Value, operands: tuple[Value, ...], results: tuple[Value, ...], at: Expr) -> Op:
+        """A strip, or all, to or from where the value is kept, in the layout that it has anyway."""
+        memory = self.memories[value.name]
+        origin = origin_in(self.kernel, memory, value.tile)
+        origin[self.strips.dim] += at
+        attributes = {"memory": memory.name, "origin": tuple(origin.items())}
+        return Op(name, operands, results, attribute_pairs(attributes), span=self.made[value.name][1].span)
