@@ -332,6 +332,15 @@ WAVE_SUM: Final = _declare(
     results=1,
     attributes={"dim": Kind.TEXT},
 )
+SPREAD_SUM: Final = _declare(
+    "spread_sum",
+    "tile -> tile",
+    "the sum over the waves of a workgroup that share out `dim`, through shared memory; all lanes of the workgroup share "
+    "out its elements, `width` of them side by side",
+    operands=1,
+    results=1,
+    attributes={"dim": Kind.TEXT, "memory": Kind.MEMORY, "width": Kind.INTEGER},
+)
 SHARED_SUM: Final = _declare(
     "shared_sum",
     "tile -> tile",

@@ -145,7 +145,8 @@ class ChooseInstructions(Pass):
         if not rows:
             raise NoMatrixInstruction(where, a.dtype.name, acc.dtype.name, written, machine)
         roles = kernel.distribution.roles
-        if not (suited := [row for row in rows if row.reads_shared == bool(roles.producers)]):
+        suited = rows if named is not None and roles.producers else []
+        if not (suited := suited or [row for row in rows if row.reads_shared == bool(roles.producers)]):
             if roles.producers:
                 raise RolesNotPossible(roles.span, rows[0])
             raise ProducerNeeded(where, rows[0])
@@ -167,6 +168,8 @@ class ChooseInstructions(Pass):
         possible = _ways(kernel, op, suited[0], (m, n))
         ways = [(row, way) for way in possible for row in suited]
         if fitting := [each for each in ways if not misfits(each)]:
+            turned = _loads_first(kernel, op)
+            fitting.sort(key=lambda each: turned and not each[0].reads_shared and each[1] == (m, n))
             row, way = min(fitting, key=rows_read) if self._leaves_turned(kernel) else fitting[0]
         else:
             row, way = min(ways[: len(suited)], key=misfits)
@@ -192,6 +195,14 @@ def _ways(kernel: Kernel, op: Op, row: MatrixInstruction, dims: tuple[str, str])
     read = {known.result.name for known in kernel.walk() if known.is_(READ)}
     found = tuple(way for way, value in zip(ways, reversed(op.operands[:2]), strict=True) if value.name in read)
     return found or ways  # both are computed: both are laid down for it
+
+
+def _loads_first(kernel: Kernel, op: Op) -> bool:
+    """Whether lanes load the first operand as it lies in a tensor, and make the second one of what they load.  Registers
+    of the operand of more rows are of two rows in turns, which no load of neighbours fills."""
+    read = {known.result.name: known for known in kernel.walk() if known.is_(READ)}
+    first, second = (read.get(value.name) for value in op.operands[:2])
+    return first is not None and second is None
 
 
 def _check_major(kernel: Kernel, row: MatrixInstruction, operand: str, k: str) -> None:

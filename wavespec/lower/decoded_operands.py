@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.layout import row_major, swizzled_slabs
@@ -60,9 +61,9 @@ def unpacked_operands(kernel: Kernel, machine: Machine) -> dict[str, int]:
             continue
         for value, dim, fragment in ((op.operands[0], op["n"], row.a), (op.operands[1], op["m"], row.b)):
             reads = [one for one in kernel.walk() if one.is_(READ) and one.result.name in _chain(kernel, value)]
-            packed = [one.result for one in reads if kernel.memory(one["memory"]).dtype.is_packed]
+            packed = [one.result for one in reads if _is_narrower(kernel.memory(one["memory"]), one, fragment.dtype)]
             staged = any(kernel.memory(one["memory"]).staged for one in reads)
-            if len(set(packed)) != 1 or staged or kernel.waves_along(dim) > 1:
+            if len(set(packed)) != 1 or (staged and not kernel.distribution.roles.producers) or kernel.waves_along(dim) > 1:
                 continue
             if fragment.bias or value.tile.dtype != fragment.dtype:
                 continue
@@ -74,6 +75,12 @@ def unpacked_operands(kernel: Kernel, machine: Machine) -> dict[str, int]:
             if run > own:
                 found[value.name] = run
     return found
+
+
+def _is_narrower(memory: Memory, read: Op, dtype: DType) -> bool:
+    """Whether elements of a tensor, but those that many of the read have in common, have fewer bits than an instruction
+    takes."""
+    return memory.dtype.is_packed or (memory.dtype.bits < dtype.bits and not read.get("at"))
 
 
 def operands_of_lanes(kernel: Kernel, machine: Machine) -> dict[str, str]:
@@ -118,7 +125,7 @@ def _shared_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
 def _products(kernel: Kernel, machine: Machine) -> list[Op]:
     """Those of instructions that read shared memory themselves."""
     products = [op for op in kernel.walk() if op.is_(MMA)] if kernel.distribution.roles.producers else []
-    return [op for op in products if instruction_of(op, machine).reads_shared]
+    return products
 
 
 def _chain(kernel: Kernel, operand: Value) -> set[str]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import ClassVar
 
-from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs
-from wavespec.ir.tile_ops import ITERATE, MMA, REGISTER
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs
+from wavespec.ir.layout import row_major, widest_spread
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, REGISTER, WAVE_SUM, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.lower.split_k import is_sum
 from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, waves_are_summed_up
 from wavespec.targets.machine import Machine
+
+_BEHIND = CAST | ELEMENTWISE | REGISTER | WRITE
+_DIMS = 2  # of a product
 
 
 class JoinWaves(Pass):
@@ -19,7 +25,8 @@ class JoinWaves(Pass):
 
     Before: each wave multiplies its own elements along k, and adds to what the product starts from.
     After:  it starts at zero; ``wave_sum`` adds up what all waves have, once behind the loop where that does nothing
-            but add to the sums, and what the product started from is added to that.
+            but add to the sums, and what the product started from is added to that.  Where there is nothing but
+            arithmetic and a write behind it, and enough for all lanes, it is a ``spread_sum``.
     """
 
     name: ClassVar[str] = "join-waves"
@@ -33,7 +40,8 @@ class JoinWaves(Pass):
         joining = _Joining(kernel, machine)
         if not any(joining.shared_dim(op) for op in kernel.walk()):
             return kernel
-        return replace(kernel, body=joining.block(kernel.body, frozenset()))
+        joined = replace(kernel, body=joining.block(kernel.body, frozenset()))
+        return _spread_out(joined, machine)
 
 
 class _Joining:
@@ -82,6 +90,42 @@ class _Joining:
                 function = attribute_pairs({"function": "add"})
                 behind.append(Op("elementwise", (start, total), (whole,), function, span=op.span, node=op.node))
         return (*before, replace(op, operands=tuple(operands), results=tuple(results)), *behind)
+
+
+def _spread_out(kernel: Kernel, machine: Machine) -> Kernel:
+    """The kernel with sums of waves of which each lane of the workgroup goes on with as many as the widest access moves,
+    where nothing but what is made of them element by element is written behind them."""
+    sums = [op for op in kernel.body if op.is_(WAVE_SUM)]
+    added = [parts for op in sums if (parts := _parts_of_waves(kernel, op, machine)) is not None]
+    if len(sums) != 1 or not added:
+        return kernel
+    (at,), (parts,) = [number for number, op in enumerate(kernel.body) if op.is_(WAVE_SUM)], added
+    width = machine.shared.access_bytes // parts.dtype.bytes
+    spread = replace(kernel.body[at], name="spread_sum").with_(memory=parts.name, width=width)
+    body = (*kernel.body[:at], spread, *kernel.body[at + 1 :])
+    return replace(kernel, body=body, memories=(*kernel.memories, parts))
+
+
+def _parts_of_waves(kernel: Kernel, op: Op, machine: Machine) -> Memory | None:
+    """The shared memory where waves lay down what they have of a sum; None where lanes cannot go on with parts of it."""
+    (own,), behind = op.operands, kernel.body[kernel.body.index(op) + 1 :]
+    tiles = [value.tile.dims for one in behind for value in (*one.operands, *one.results)]
+    written = [kernel.memory(one["memory"]).contiguous_dim for one in behind if one.is_(WRITE)]
+    if not all(one.is_(_BEHIND) and not one.get("at") and not one.get("combine") for one in behind):
+        return None
+    if len(set(written)) != 1 or any(dims != own.tile.dims for dims in tiles) or len(own.tile.dims) != _DIMS:
+        return None
+    column = written[0]
+    (row,) = (dim for dim in own.tile.dims if dim != column)
+    extents, lanes = (own.tile.extent(row), own.tile.extent(column)), kernel.wave_count * kernel.lanes
+    widest = machine.shared.access_bytes // own.tile.dtype.bytes
+    if widest_spread(extents, widest, lanes) < widest or prod(extents) % (widest * lanes):
+        return None
+    sizes = (kernel.waves_along(op["dim"]), *extents)
+    dims = ("part", row, column)
+    arrangement = row_major(dims, sizes, widest)  # rows that lanes write together are on banks of their own
+    name = f"{own.name}.parts"
+    return Memory(name, own.tile.dtype, dims, tuple(map(const, sizes)), "shared", arrangement=arrangement, span=op.span)
 
 
 def _products(loop: Op, argument: Value, result: Value) -> list[Op]:

@@ -341,7 +341,8 @@ class _Staging:
         dtype = fragment.dtype if fragment else source.dtype
         name = self._name_of_mapped(op) if op.get("at") else f"{source.name}.shared"
         shared = Memory(name, dtype, dims, sizes, "shared", staged=True, span=op.span)
-        if op.result.name in self.decoded | self.beside:
+        by_lanes = product is not None and not instruction_of(product, self.machine).reads_shared
+        if op.result.name in self.decoded | self.beside or (self.kernel.producers and by_lanes):
             return self._added(arranged(shared), op)
         if product is not None and not op.get("at"):
             turned = turned_arrangement(shared, source, product, self.kernel, self.machine)

@@ -60,7 +60,8 @@ def _turned(op: Op, layout: Layout, context: ThreadContext) -> Layout | None:
 
 def _is_taken_in_runs(op: Op, layout: Layout, context: ThreadContext) -> bool:
     """Whether a product wants longer runs than its instruction has, of what is read of a tensor."""
-    if context.kernel.memory(op["memory"]).space != "global":
+    memory = context.kernel.memory(op["memory"])
+    if memory.space != "global" and not memory.is_packed:
         return False
     products = (one for one in context.kernel.walk() if one.is_(MMA) and one.get("run"))
     return any(value.tile.layout == layout for one in products for value in one.operands[:2])
