@@ -335,8 +335,8 @@ WAVE_SUM: Final = _declare(
 SPREAD_SUM: Final = _declare(
     "spread_sum",
     "tile -> tile",
-    "the sum over the waves of a workgroup that share out `dim`, through shared memory; all lanes of the workgroup share "
-    "out its elements, `width` of them side by side",
+    "the sum over the waves of a workgroup that share out `dim`, through shared memory; all lanes of the workgroup "
+    "share out its elements, `width` of them side by side",
     operands=1,
     results=1,
     attributes={"dim": Kind.TEXT, "memory": Kind.MEMORY, "width": Kind.INTEGER},

@@ -98,7 +98,8 @@ class AssignLayouts(Pass):
                     op.operands[2].name: acc,
                     op.result.name: acc,
                 }
-            if op.is_(SPREAD_SUM) or (op.is_(CLUSTER_SUM) and len(op.result.tile.dims) > 1):  # rows alone are where their sums are
+            # Rows alone are where the sums of a cluster are.
+            if op.is_(SPREAD_SUM) or (op.is_(CLUSTER_SUM) and len(op.result.tile.dims) > 1):
                 layouts[op.result.name] = _over_lanes(kernel, op)
         links = [(values[0], value) for op in kernel.walk() for values in alike(op) for value in values[1:]]
         links += _kept(kernel)

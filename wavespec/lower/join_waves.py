@@ -9,14 +9,14 @@ from typing import ClassVar
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs
 from wavespec.ir.layout import row_major, widest_spread
-from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, REGISTER, WAVE_SUM, WRITE
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, REGISTER, SHARED_SUM, WAVE_SUM, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.lower.split_k import is_sum
 from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, waves_are_summed_up
 from wavespec.targets.machine import Machine
 
-_BEHIND = CAST | ELEMENTWISE | REGISTER | WRITE
+_BEHIND = CAST | ELEMENTWISE | REGISTER | SHARED_SUM | WRITE
 _DIMS = 2  # of a product
 
 
@@ -93,8 +93,8 @@ class _Joining:
 
 
 def _spread_out(kernel: Kernel, machine: Machine) -> Kernel:
-    """The kernel with sums of waves of which each lane of the workgroup goes on with as many as the widest access moves,
-    where nothing but what is made of them element by element is written behind them."""
+    """The kernel with sums of waves of which each lane of the workgroup goes on with as many as the widest access
+    moves, where nothing but what is made of them element by element is written behind them."""
     sums = [op for op in kernel.body if op.is_(WAVE_SUM)]
     added = [parts for op in sums if (parts := _parts_of_waves(kernel, op, machine)) is not None]
     if len(sums) != 1 or not added:
@@ -107,8 +107,9 @@ def _spread_out(kernel: Kernel, machine: Machine) -> Kernel:
 
 
 def _parts_of_waves(kernel: Kernel, op: Op, machine: Machine) -> Memory | None:
-    """The shared memory where waves lay down what they have of a sum; None where lanes cannot go on with parts of it."""
-    (own,), behind = op.operands, kernel.body[kernel.body.index(op) + 1 :]
+    """Where waves lay down in shared memory what they have of a sum; None where lanes cannot go on with parts of it."""
+    (own,), later = op.operands, kernel.body[kernel.body.index(op) + 1 :]
+    behind = [inner for one in later for inner in one.walk() if not _is_branch(inner)]
     tiles = [value.tile.dims for one in behind for value in (*one.operands, *one.results)]
     written = [kernel.memory(one["memory"]).contiguous_dim for one in behind if one.is_(WRITE)]
     if not all(one.is_(_BEHIND) and not one.get("at") and not one.get("combine") for one in behind):
@@ -126,6 +127,11 @@ def _parts_of_waves(kernel: Kernel, op: Op, machine: Machine) -> Memory | None:
     arrangement = row_major(dims, sizes, widest)  # rows that lanes write together are on banks of their own
     name = f"{own.name}.parts"
     return Memory(name, own.tile.dtype, dims, tuple(map(const, sizes)), "shared", arrangement=arrangement, span=op.span)
+
+
+def _is_branch(op: Op) -> bool:
+    """Whether some workgroups do what is in a block, and others nothing."""
+    return op.is_(ITERATE) and not op["dim"] and bool(op.get("once")) and not op.results
 
 
 def _products(loop: Op, argument: Value, result: Value) -> list[Op]:

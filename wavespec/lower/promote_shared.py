@@ -12,7 +12,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.ir.names import dim_of_wave
 from wavespec.ir.nodes import replace
-from wavespec.ir.tile_ops import CLUSTER_EXTREME, CLUSTER_SUM, COPY, ITERATE, MMA, READ, WRITE
+from wavespec.ir.tile_ops import CLUSTER_EXTREME, CLUSTER_SUM, COPY, ITERATE, MMA, READ, SPREAD_SUM, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.check_shared import SharedMemoryExceeded, check_shared
@@ -129,7 +129,10 @@ def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:
     added = staging.with_next_tiles()
     kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
     tiles = tuple(name for name, loop in staging.filled_in.items() if loop is not None)
-    if shared_bytes_of_all(kernel.memories) > machine.shared.bytes - _SIGNALS_BYTES:
+    is_too_much = shared_bytes_of_all(kernel.memories) > machine.shared.bytes - _SIGNALS_BYTES
+    # Workgroups of one tile have nothing staged behind the loop, and another one has that much more room beside them.
+    has_ended = kernel.producers and not kernel.distribution.persistent
+    if is_too_much or (has_ended and any(op.is_(SPREAD_SUM) for op in kernel.body)):
         kernel = _with_sums_over(kernel, tiles)
     check_shared(kernel, machine)
     symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
@@ -138,7 +141,7 @@ def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:
 
 def _with_sums_over(kernel: Kernel, tiles: tuple[str, ...]) -> Kernel:
     """The kernel with sums that workgroups hand each other where the tiles of the loop are, which has ended by then."""
-    sums = {op["memory"] for op in kernel.walk() if op.is_(CLUSTER_EXTREME, CLUSTER_SUM)}
+    sums = {op["memory"] for op in kernel.walk() if op.is_(CLUSTER_EXTREME, CLUSTER_SUM, SPREAD_SUM)}
     memories = (replace(one, over=tiles) if one.name in sums else one for one in kernel.memories)
     return replace(kernel, memories=tuple(memories))
 

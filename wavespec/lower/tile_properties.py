@@ -26,9 +26,9 @@ from wavespec.ir.tile_ops import (
     READ,
     REDUCE,
     SIZE,
+    SPREAD_SUM,
     TILE_OPS,
     TOPK,
-    SPREAD_SUM,
     WAVE_SUM,
     WRITE,
 )

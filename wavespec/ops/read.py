@@ -16,6 +16,9 @@ from wavespec.ops.runs_of_lanes import as_fragments, in_run_order
 from wavespec.ops.small_floats import converted
 from wavespec.schema.ops import Read
 
+_WHOLE_BITS = 16
+"""Of elements that lanes read in the pairs that instructions take; of shorter ones they read whole runs."""
+
 
 def to_tile(statement: Read, context: TileContext) -> None:
     shape, dtype = context.tensors[statement.tensor]
@@ -61,7 +64,7 @@ def _turned(op: Op, layout: Layout, context: ThreadContext) -> Layout | None:
 def _is_taken_in_runs(op: Op, layout: Layout, context: ThreadContext) -> bool:
     """Whether a product wants longer runs than its instruction has, of what is read of a tensor."""
     memory = context.kernel.memory(op["memory"])
-    if memory.space != "global" and not memory.is_packed:
+    if memory.space != "global" and memory.dtype.bits >= _WHOLE_BITS:
         return False
     products = (one for one in context.kernel.walk() if one.is_(MMA) and one.get("run"))
     return any(value.tile.layout == layout for one in products for value in one.operands[:2])

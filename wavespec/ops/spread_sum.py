@@ -1,4 +1,4 @@
-"""`spread_sum`: sums that the waves of a workgroup have of one tile, added up by all lanes, each some of its elements."""
+"""`spread_sum`: sums that the waves of a workgroup have of one tile, added up by all lanes, each some elements."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from wavespec.ops.reduce import in_pairs
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
-    """Each wave lays its sums down; every lane adds up those of all waves, in their order, so that repeats are equal."""
+    """Each wave lays its sums down; lanes add up those of all waves, in their order, so that repeats are equal."""
     build, kernel, machine, result = context.build, context.kernel, context.machine, op.result
     memory, (own,), wave = kernel.memory(op["memory"]), op.operands, kernel.symbol(wave_name(op["dim"]))
     laid_out, layout = own.tile.layout, result.tile.layout
     assert laid_out is not None and layout is not None
     part, *_ = memory.dims
     start = dict.fromkeys(memory.dims, const(0))
+    if memory.over:  # other waves may still multiply what lies there
+        build.add("barrier", (), (), first=const(0), waves=kernel.wave_count)
     write_fragments(build, memory, laid_out, {**start, part: wave}, (), context.fragments[own.name], machine)
     parts = [
         read_fragments(build, memory, layout, {**start, part: const(number)}, (), result.name, machine)
