@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 from typing import ClassVar
 
 from wavespec.ir.expr import const
@@ -93,15 +92,14 @@ class _Joining:
 
 
 def _spread_out(kernel: Kernel, machine: Machine) -> Kernel:
-    """The kernel with sums of waves of which each lane of the workgroup goes on with as many as the widest access
-    moves, where nothing but what is made of them element by element is written behind them."""
+    """The kernel with sums of waves of which each lane of the workgroup goes on with some, side by side,
+    where nothing but what is made of them element by element is written behind them."""
     sums = [op for op in kernel.body if op.is_(WAVE_SUM)]
     added = [parts for op in sums if (parts := _parts_of_waves(kernel, op, machine)) is not None]
     if len(sums) != 1 or not added:
         return kernel
     (at,), (parts,) = [number for number, op in enumerate(kernel.body) if op.is_(WAVE_SUM)], added
-    width = machine.shared.access_bytes // parts.dtype.bytes
-    spread = replace(kernel.body[at], name="spread_sum").with_(memory=parts.name, width=width)
+    spread = replace(kernel.body[at], name="spread_sum").with_(memory=parts.name, width=_width(kernel, parts, machine))
     body = (*kernel.body[:at], spread, *kernel.body[at + 1 :])
     return replace(kernel, body=body, memories=(*kernel.memories, parts))
 
@@ -118,15 +116,19 @@ def _parts_of_waves(kernel: Kernel, op: Op, machine: Machine) -> Memory | None:
         return None
     column = written[0]
     (row,) = (dim for dim in own.tile.dims if dim != column)
-    extents, lanes = (own.tile.extent(row), own.tile.extent(column)), kernel.wave_count * kernel.lanes
-    widest = machine.shared.access_bytes // own.tile.dtype.bytes
-    if widest_spread(extents, widest, lanes) < widest or prod(extents) % (widest * lanes):
-        return None
-    sizes = (kernel.waves_along(op["dim"]), *extents)
-    dims = ("part", row, column)
-    arrangement = row_major(dims, sizes, widest)  # rows that lanes write together are on banks of their own
-    name = f"{own.name}.parts"
-    return Memory(name, own.tile.dtype, dims, tuple(map(const, sizes)), "shared", arrangement=arrangement, span=op.span)
+    sizes = (kernel.waves_along(op["dim"]), own.tile.extent(row), own.tile.extent(column))
+    dims, padding = ("part", row, column), machine.shared.access_bytes // own.tile.dtype.bytes
+    arrangement = row_major(dims, sizes, padding)  # rows that lanes write together are on banks of their own
+    shape = tuple(map(const, sizes))
+    parts = Memory(f"{own.name}.parts", own.tile.dtype, dims, shape, "shared", arrangement=arrangement, span=op.span)
+    return parts if _width(kernel, parts, machine) else None
+
+
+def _width(kernel: Kernel, parts: Memory, machine: Machine) -> int:
+    """Elements that a lane has side by side of a sum; 0 where that is not several, or not the same for all lanes."""
+    (_, height, depth), lanes = (extent.value for extent in parts.shape), kernel.wave_count * kernel.lanes
+    width = widest_spread((height, depth), machine.shared.access_bytes // parts.dtype.bytes, lanes)
+    return width if width > 1 and height * depth % (width * lanes) == 0 else 0
 
 
 def _is_branch(op: Op) -> bool:
