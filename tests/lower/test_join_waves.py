@@ -32,8 +32,8 @@ def test_waves_start_at_zero_and_are_summed_up_behind_the_loop() -> None:
     assert "%zero" in added and 'function = "add"' in added
 
 
-def test_each_wave_has_all_sums_where_lanes_are_more_than_wide_accesses() -> None:
-    kernel = lower(sharing(Gemm(tile=(16, 8, 64), wave=(16, 8)), 32), NVIDIA, after="join-waves")
+def test_each_wave_has_all_sums_where_lanes_would_have_one_each() -> None:
+    kernel = lower(sharing(Gemm(tile=(16, 8, 64), wave=(16, 8)), 16), NVIDIA, after="join-waves")
     assert lines(kernel, "wave_sum") and not lines(kernel, "spread_sum")
 
 

@@ -298,7 +298,7 @@ EXTRACT: Final = _declare(
 CLUSTER_SUM: Final = _declare(
     "cluster_sum",
     "tile -> tile",
-    "the sum over the workgroups of a cluster, through their shared memory",
+    "the sum over the workgroups of a cluster, through their shared memory, and over the waves that share out `dim`",
     operands=1,
     results=1,
     attributes={
@@ -307,6 +307,7 @@ CLUSTER_SUM: Final = _declare(
         "index": Kind.EXPRESSION,
         "width": Kind.INTEGER,
         "origin": Kind.PLACES,
+        "dim": Attribute(Kind.TEXT, absent="each wave has the whole", set_by="join-waves"),
     },
 )
 CLUSTER_EXTREME: Final = _declare(

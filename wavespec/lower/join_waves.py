@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs
 from wavespec.ir.layout import row_major, widest_spread
-from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, REGISTER, SHARED_SUM, WAVE_SUM, WRITE
+from wavespec.ir.tile_ops import CAST, CLUSTER_SUM, ELEMENTWISE, ITERATE, MMA, REGISTER, SHARED_SUM, WAVE_SUM, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.lower.split_k import is_sum
@@ -17,6 +18,7 @@ from wavespec.targets.machine import Machine
 
 _BEHIND = CAST | ELEMENTWISE | REGISTER | SHARED_SUM | WRITE
 _DIMS = 2  # of a product
+_PADDING_BYTES = 16  # behind a row: rows that lanes of a matrix instruction write together are on banks of their own
 
 
 class JoinWaves(Pass):
@@ -40,7 +42,7 @@ class JoinWaves(Pass):
         if not any(joining.shared_dim(op) for op in kernel.walk()):
             return kernel
         joined = replace(kernel, body=joining.block(kernel.body, frozenset()))
-        return _spread_out(joined, machine)
+        return _spread_out(_with_clusters(joined), machine)
 
 
 class _Joining:
@@ -91,6 +93,30 @@ class _Joining:
         return (*before, replace(op, operands=tuple(operands), results=tuple(results)), *behind)
 
 
+def _with_clusters(kernel: Kernel) -> Kernel:
+    """The kernel in which workgroups of a cluster add up what all waves of all of them have, at once."""
+    sums = {op.result.name: op for op in kernel.body if op.is_(WAVE_SUM)}
+    uses = Counter(value.name for op in kernel.walk() for value in op.operands)
+    memories, body = {memory.name: memory for memory in kernel.memories}, list[Op]()
+    for op in kernel.body:
+        own = sums.get(op.operands[0].name) if op.is_(CLUSTER_SUM) else None
+        if own is None or uses[own.result.name] > 1 or len(op.result.tile.dims) != _DIMS:
+            body.append(op)
+            continue
+        body.remove(own)
+        memory = memories[op["memory"]]
+        memories[memory.name] = _of_waves(memory, kernel.waves_along(own["dim"]))
+        body.append(replace(op, operands=own.operands).with_(dim=own["dim"]))
+    return replace(kernel, body=tuple(body), memories=tuple(memories.values()))
+
+
+def _of_waves(parts: Memory, waves: int) -> Memory:
+    """The memory with what each wave has, one behind the other."""
+    dims, shape = ("part", *parts.dims), (const(waves), *parts.shape)
+    sizes, padding = tuple(extent.value for extent in shape), _PADDING_BYTES // parts.dtype.bytes
+    return replace(parts, dims=dims, shape=shape, arrangement=row_major(dims, sizes, padding))
+
+
 def _spread_out(kernel: Kernel, machine: Machine) -> Kernel:
     """The kernel with sums of waves of which each lane of the workgroup goes on with some, side by side,
     where nothing but what is made of them element by element is written behind them."""
@@ -117,10 +143,9 @@ def _parts_of_waves(kernel: Kernel, op: Op, machine: Machine) -> Memory | None:
     column = written[0]
     (row,) = (dim for dim in own.tile.dims if dim != column)
     sizes = (kernel.waves_along(op["dim"]), own.tile.extent(row), own.tile.extent(column))
-    dims, padding = ("part", row, column), machine.shared.access_bytes // own.tile.dtype.bytes
-    arrangement = row_major(dims, sizes, padding)  # rows that lanes write together are on banks of their own
-    shape = tuple(map(const, sizes))
-    parts = Memory(f"{own.name}.parts", own.tile.dtype, dims, shape, "shared", arrangement=arrangement, span=op.span)
+    shape = tuple(map(const, sizes[1:]))
+    parts = Memory(f"{own.name}.parts", own.tile.dtype, (row, column), shape, "shared", span=op.span)
+    parts = _of_waves(parts, sizes[0])
     return parts if _width(kernel, parts, machine) else None
 
 

@@ -132,7 +132,8 @@ def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:
     is_too_much = shared_bytes_of_all(kernel.memories) > machine.shared.bytes - _SIGNALS_BYTES
     # Workgroups of one tile have nothing staged behind the loop, and another one has that much more room beside them.
     has_ended = kernel.producers and not kernel.distribution.persistent
-    if is_too_much or (has_ended and any(op.is_(SPREAD_SUM) for op in kernel.body)):
+    has_parts = any(op.is_(SPREAD_SUM) or (op.is_(CLUSTER_SUM) and op.get("dim")) for op in kernel.body)
+    if is_too_much or (has_ended and has_parts):
         kernel = _with_sums_over(kernel, tiles)
     check_shared(kernel, machine)
     symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
