@@ -45,7 +45,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
 
 def _parts_of_waves(op: Op, context: ThreadContext) -> list[dict[str, Expr]]:
-    """Where in memory a wave has its part, and where all of them have theirs; one place where each wave has the whole."""
+    """Where in memory a wave has its part, and where all have theirs; one place where each wave has the whole."""
     if not op.get("dim"):
         return [{}, {}]
     (part, *_), (count, *_) = (one := context.kernel.memory(op["memory"])).dims, one.shape
