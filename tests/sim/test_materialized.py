@@ -18,7 +18,7 @@ from wavespec.targets.machine import machines
 _MANY, _ROWS_OF_ODD_SCALES = (*[70] * 12, 130), (9, 9, 40, 70, 70, 130)
 _BY_LANES = ({"M": 5, "N": 80, "K": 2048}, {"M": 5, "N": 80, "K": 1024}, {"M": 1, "N": 80, "K": 1024})
 _OTHERS = (*({"M": rows, "N": 80, "K": 288} for rows in _ROWS_OF_ODD_SCALES), {"M": 70, "N": 72, "K": 96})
-_F4, _F8 = (5, 9, 9, 9, 30, 20, 30, 30, 30, 40, 40, 40), (9, 5, 9, 9, 9, 9, 30, 20, 30, 30, 20, 30, 40, 40, 40)
+_F4, _F8 = (5, 9, 9, 9, 30, 20, 30, 30, 30, 40, 40, 40), (9, 5, 9, 9, 9, 9, 9, 30, 20, 30, 30, 20, 30, 40, 40, 40)
 _MX_F4, _MX_F8 = (
     (*_BY_LANES, *({"M": rows, "N": 72, "K": 1024} for rows in (*few, *_MANY)), *_OTHERS) for few in (_F4, _F8)
 )
