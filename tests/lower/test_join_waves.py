@@ -88,6 +88,25 @@ def test_products_of_registers_stand_beside_waves_that_only_copy(size: tuple[int
     np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
 
 
+def test_a_cluster_adds_up_what_all_waves_of_its_workgroups_have() -> None:
+    gemm = replace(
+        BOXES, schedule="waves: {producers: 1}, workgroups: {split: 2}", dims=("", "multiple_of: 8", "multiple_of: 8")
+    )
+    kernel = lower(sharing(gemm, 32), NVIDIA, after="join-waves")
+    (total,) = lines(kernel, "cluster_sum")
+    assert 'dim = "K"' in total and not lines(kernel, "wave_sum")
+    report, expected = run(sharing(gemm, 32), NVIDIA, {"M": 50, "N": 64, "K": 328})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
+
+
+def test_a_shared_last_round_has_room_for_what_each_wave_has() -> None:
+    gemm = replace(BOXES, schedule="waves: {producers: 1}, workgroups: {last_round: 4}")
+    kernel = lower(sharing(gemm, 32), NVIDIA, after="share-last-round")
+    (handed,) = (memory for memory in kernel.memories if memory.space == "handed")
+    assert handed.shape[1].value == 64 * 64 * 2
+
+
 @pytest.mark.parametrize("tile", [8, 48])
 def test_parts_are_whole_instructions_of_the_tile(tile: int) -> None:
     with pytest.raises(WavespecError, match="not a multiple of"):
