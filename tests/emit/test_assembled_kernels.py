@@ -53,7 +53,7 @@ SPILLS = {
     "layer_norm": {13: 8},
     "layer_norm_bf16": {11: 24},
     "layer_norm_f16": {11: 24},
-    "linear_i4": {9: 8},
+    "linear_i4": {10: 8},
     "linear_i4_f16": {},
     "linear_residual": {10: 152, 24: 108, 25: 112, 26: 88},
     "linear_residual_f16": {10: 40, 23: 20, 24: 48, 25: 48, 26: 80},

@@ -26,10 +26,15 @@ def sharing(gemm: Gemm, tile: int) -> KernelSpec:
 def test_waves_start_at_zero_and_are_summed_up_behind_the_loop() -> None:
     kernel = lower(sharing(replace(GEMM, value=3), 32), NVIDIA, after="join-waves")
     assert dict(kernel.waves) == {"wave_M": 1, "wave_N": 1, "wave_K": 2}
-    (total,) = lines(kernel, "wave_sum")
-    assert 'dim = "K"' in total and "k_loop" in total
+    (total,) = lines(kernel, "spread_sum")
+    assert 'dim = "K"' in total and "k_loop" in total and "width = 4" in total
     (added,) = lines(kernel, "elementwise")
     assert "%zero" in added and 'function = "add"' in added
+
+
+def test_each_wave_has_all_sums_where_lanes_would_have_one_each() -> None:
+    kernel = lower(sharing(Gemm(tile=(16, 8, 64), wave=(16, 8)), 16), NVIDIA, after="join-waves")
+    assert lines(kernel, "wave_sum") and not lines(kernel, "spread_sum")
 
 
 def test_one_wave_along_k_changes_nothing() -> None:
@@ -62,10 +67,44 @@ def test_sums_are_exact_in_any_order_of_waves(
     np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
 
 
+BOXES = Gemm("bf16", tile=(64, 64, 64), wave=(64, 64), schedule="waves: {producers: 1}", stages=2)
+
+
 def test_a_matrix_unit_that_reads_shared_memory_is_refused() -> None:
-    gemm = Gemm("bf16", tile=(64, 64, 64), wave=(64, 64), schedule="waves: {producers: 1}", stages=2)
     with pytest.raises(WavespecError, match="sums-not-shared"):
-        lower(sharing(gemm, 32), NVIDIA)
+        lower(sharing(replace(BOXES, mma="wgmma_m64n64k16_bf16"), 32), NVIDIA)
+
+
+@pytest.mark.parametrize("size", [(64, 64, 256), (40, 72, 200), (64, 64, 0)])
+def test_products_of_registers_stand_beside_waves_that_only_copy(size: tuple[int, int, int]) -> None:
+    spec = sharing(replace(BOXES, dims=("", "multiple_of: 8", "multiple_of: 8")), 32)
+    kernel = lower(spec, NVIDIA)
+    (product,) = {
+        op["instruction"] for op in lower(spec, NVIDIA, after="choose-instructions").walk() if op.name == "mma"
+    }
+    assert product.startswith("mma_m16n8k16") and any(op.name == "bulk_copy" for op in kernel.walk())
+    report, expected = run(spec, NVIDIA, dict(zip("MNK", size, strict=True)))
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
+
+
+def test_a_cluster_adds_up_what_all_waves_of_its_workgroups_have() -> None:
+    gemm = replace(
+        BOXES, schedule="waves: {producers: 1}, workgroups: {split: 2}", dims=("", "multiple_of: 8", "multiple_of: 8")
+    )
+    kernel = lower(sharing(gemm, 32), NVIDIA, after="join-waves")
+    (total,) = lines(kernel, "cluster_sum")
+    assert 'dim = "K"' in total and not lines(kernel, "wave_sum")
+    report, expected = run(sharing(gemm, 32), NVIDIA, {"M": 50, "N": 64, "K": 328})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
+
+
+def test_a_shared_last_round_has_room_for_what_each_wave_has() -> None:
+    gemm = replace(BOXES, schedule="waves: {producers: 1}, workgroups: {last_round: 4}")
+    kernel = lower(sharing(gemm, 32), NVIDIA, after="share-last-round")
+    (handed,) = (memory for memory in kernel.memories if memory.space == "handed")
+    assert handed.shape[1].value == 64 * 64 * 2
 
 
 @pytest.mark.parametrize("tile", [8, 48])

@@ -15,11 +15,12 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_WEIGHTS = (*[1] * 7, *[5] * 4, *[9] * 4, *[20] * 3, 30, 30, *[40] * 3, *[50] * 4, *[70] * 15, 9)
+_WEIGHTS = (5, *[1] * 7, *[5] * 4, *[9] * 6, 30, 30, *[20] * 4, 30, 30, *[40] * 3, *[50] * 4, *[70] * 15, 9)
 ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS}
 """Of each case without kernels before the fewest rows, or a few more, that it is for."""
 DECODING = [subject for subject in subjects("sm_90") if subject.name in ROWS]
 _OF_LANES = (
+    (4096, 8, 32),
     *((2048, 8, 32), (2048, 4, 32), (1536, 8, 16), (1536, 4, 32), (2048, 4, 32), (1536, 4, 32), (1120, 8, 32)),
     *((2048, 8, 32), (2048, 8, 32), (2048, 4, 32), (2048, 4, 32)),
 )

@@ -15,20 +15,21 @@ from wavespec.schema.cases import TargetCase
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-_ROWS, _ROWS_OF_ODD_SCALES = (9, 9, 30, 20, 30, 40, 40, *[70] * 12, 130), (9, 40, 70, 70, 130)
-_MX = (
-    *({"M": rows, "N": 72, "K": 1024} for rows in _ROWS),
-    *({"M": rows, "N": 80, "K": 288} for rows in _ROWS_OF_ODD_SCALES),
-    {"M": 70, "N": 72, "K": 96},
+_MANY, _ROWS_OF_ODD_SCALES = (*[70] * 12, 130), (9, 9, 40, 70, 70, 130)
+_BY_LANES = ({"M": 5, "N": 80, "K": 2048}, {"M": 5, "N": 80, "K": 1024}, {"M": 1, "N": 80, "K": 1024})
+_OTHERS = (*({"M": rows, "N": 80, "K": 288} for rows in _ROWS_OF_ODD_SCALES), {"M": 70, "N": 72, "K": 96})
+_F4, _F8 = (5, 9, 9, 9, 30, 20, 30, 30, 30, 40, 40, 40), (9, 5, 9, 9, 9, 9, 9, 30, 20, 30, 30, 20, 30, 40, 40, 40)
+_MX_F4, _MX_F8 = (
+    (*_BY_LANES, *({"M": rows, "N": 72, "K": 1024} for rows in (*few, *_MANY)), *_OTHERS) for few in (_F4, _F8)
 )
-_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 30, 40, 50, 50, 70, 70, 70, 130))
+_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 9, 30, 40, 50, 50, 70, 70, 70, 130))
 _IMAGES = {"N": 2, "H": 6, "W": 10, "R": 3, "S": 3}
 _ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}
 _POINTS = {"R": 1, "S": 1}
 SIZES: dict[str, tuple[Sizes, ...]] = {
     "linear_i4": _WEIGHTS,
-    "matmul_mxf4": _MX,
-    "matmul_mxf8": _MX,
+    "matmul_mxf4": _MX_F4,
+    "matmul_mxf8": _MX_F8,
     "conv2d_nchw": (
         {**_ODD, **_POINTS, "C": 64, "O": 72},
         {**_IMAGES, "C": 64, "O": 72},

@@ -299,7 +299,7 @@ EXTRACT: Final = _declare(
 CLUSTER_SUM: Final = _declare(
     "cluster_sum",
     "tile -> tile",
-    "the sum over the workgroups of a cluster, through their shared memory",
+    "the sum over the workgroups of a cluster, through their shared memory, and over the waves that share out `dim`",
     operands=1,
     results=1,
     attributes={
@@ -308,6 +308,7 @@ CLUSTER_SUM: Final = _declare(
         "index": Kind.EXPRESSION,
         "width": Kind.INTEGER,
         "origin": Kind.PLACES,
+        "dim": Attribute(Kind.TEXT, absent="each wave has the whole", set_by="join-waves"),
     },
 )
 CLUSTER_EXTREME: Final = _declare(
@@ -348,6 +349,15 @@ JOIN_POWERS: Final = _declare(
         "signal": Attribute(Kind.MEMORY, absent="one workgroup has all"),
         "index": Attribute(Kind.EXPRESSION, absent="none"),
     },
+)
+SPREAD_SUM: Final = _declare(
+    "spread_sum",
+    "tile -> tile",
+    "the sum over the waves of a workgroup that share out `dim`, through shared memory; all lanes of the workgroup "
+    "share out its elements, `width` of them side by side",
+    operands=1,
+    results=1,
+    attributes={"dim": Kind.TEXT, "memory": Kind.MEMORY, "width": Kind.INTEGER},
 )
 SHARED_SUM: Final = _declare(
     "shared_sum",

@@ -19,6 +19,7 @@ from wavespec.ir.tile_ops import (
     JOIN,
     MMA,
     READ,
+    SPREAD_SUM,
     TOPK,
     WRITE,
 )
@@ -97,7 +98,8 @@ class AssignLayouts(Pass):
                     op.operands[2].name: acc,
                     op.result.name: acc,
                 }
-            if op.is_(CLUSTER_SUM) and len(op.result.tile.dims) > 1:  # rows alone are where their sums are
+            # Rows alone are where the sums of a cluster are.
+            if op.is_(SPREAD_SUM) or (op.is_(CLUSTER_SUM) and len(op.result.tile.dims) > 1):
                 layouts[op.result.name] = _over_lanes(kernel, op)
         links = [(values[0], value) for op in kernel.walk() for values in alike(op) for value in values[1:]]
         links += _kept(kernel)
@@ -254,7 +256,7 @@ def _sums_of_lanes(kernel: Kernel, layouts: Mapping[str, Layout]) -> dict[str, L
 
 
 def _over_lanes(kernel: Kernel, op: Op) -> Layout:
-    tile, (row, column) = op.result.tile, kernel.memory(op["memory"]).dims
+    tile, (*_, row, column) = op.result.tile, kernel.memory(op["memory"]).dims
     thread = kernel.wave_number * kernel.lanes + kernel.symbol("lane")
     extents = (tile.extent(row), tile.extent(column))
     width, threads = op["width"], kernel.wave_count * kernel.lanes

@@ -145,11 +145,15 @@ class ChooseInstructions(Pass):
         if not rows:
             raise NoMatrixInstruction(where, a.dtype.name, acc.dtype.name, written, machine)
         roles = kernel.distribution.roles
-        if not (suited := [row for row in rows if row.reads_shared == bool(roles.producers)]):
+        (k,) = (dim for dim in a.dims if dim in b.dims and dim not in acc.dims)
+        # A matrix unit that reads shared memory has no part of what waves share out along k: `AssignTiles` says so.
+        are_shared = _waves_share(kernel, k)
+        by_unit = bool(roles.producers) and not are_shared
+        suited = [row for row in rows if row.reads_shared == by_unit] or (rows if are_shared else [])
+        if not suited:
             if roles.producers:
                 raise RolesNotPossible(roles.span, rows[0])
             raise ProducerNeeded(where, rows[0])
-        (k,) = (dim for dim in a.dims if dim in b.dims and dim not in acc.dims)
         (m,) = (dim for dim in a.dims if dim != k)
         (n,) = (dim for dim in b.dims if dim != k)
         for value in op.operands[:2]:
@@ -167,6 +171,8 @@ class ChooseInstructions(Pass):
         possible = _ways(kernel, op, suited[0], (m, n))
         ways = [(row, way) for way in possible for row in suited]
         if fitting := [each for each in ways if not misfits(each)]:
+            if are_shared and _loads_first(kernel, op):
+                fitting.sort(key=lambda each: each[1] == (m, n))
             row, way = min(fitting, key=rows_read) if self._leaves_turned(kernel) else fitting[0]
         else:
             row, way = min(ways[: len(suited)], key=misfits)
@@ -192,6 +198,20 @@ def _ways(kernel: Kernel, op: Op, row: MatrixInstruction, dims: tuple[str, str])
     read = {known.result.name for known in kernel.walk() if known.is_(READ)}
     found = tuple(way for way, value in zip(ways, reversed(op.operands[:2]), strict=True) if value.name in read)
     return found or ways  # both are computed: both are laid down for it
+
+
+def _waves_share(kernel: Kernel, k: str) -> bool:
+    """Whether several waves have each a part of the elements that a product sums over."""
+    steps = {split.dim: split.tile for split in kernel.distribution.loops}
+    return any(split.dim == k and split.tile < steps.get(k, 0) for split in kernel.distribution.waves)
+
+
+def _loads_first(kernel: Kernel, op: Op) -> bool:
+    """Whether lanes load the first operand as it is, and make the second one of what they load.  Registers of the
+    operand of more rows are of two rows in turns, which no load of neighbours fills."""
+    read = {known.result.name for known in kernel.walk() if known.is_(READ)}
+    first, second = (value.name in read for value in op.operands[:2])
+    return first and not second
 
 
 def _check_major(kernel: Kernel, row: MatrixInstruction, operand: str, k: str) -> None:

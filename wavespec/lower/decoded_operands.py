@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.layout import row_major, swizzled_slabs
@@ -48,20 +49,22 @@ def kept_operands(kernel: Kernel, machine: Machine) -> frozenset[str]:
 
 def unpacked_operands(kernel: Kernel, machine: Machine) -> dict[str, int]:
     """Values that no matrix unit reads itself, that follow element by element from elements of tensors that share
-    bytes, and that one wave alone multiplies by: each lane reads and converts what it multiplies.
+    bytes, and that one wave alone multiplies by: each lane reads and converts what it multiplies, in the tensor or
+    where waves that only copy have staged it.
 
     Of each, elements along the dim that is summed over that a lane has in a row: what the widest access moves, or fewer
     where a wave has no more.
     """
-    found = dict[str, int]()
+    found, copied = dict[str, int](), bool(kernel.distribution.roles.producers)
     for op in kernel.walk() if machine.concurrent_waves else ():
         row = instruction_of(op, machine) if op.is_(MMA) else None
         if row is None or row.reads_shared:
             continue
         for value, dim, fragment in ((op.operands[0], op["n"], row.a), (op.operands[1], op["m"], row.b)):
             reads = [one for one in kernel.walk() if one.is_(READ) and one.result.name in _chain(kernel, value)]
-            packed = [one.result for one in reads if kernel.memory(one["memory"]).dtype.is_packed]
-            staged = any(kernel.memory(one["memory"]).staged for one in reads)
+            are_shared = waves_of_sum(kernel, op, machine) > 1
+            packed = [one.result for one in reads if _is_converted(kernel, one, fragment.dtype, are_shared=are_shared)]
+            staged = not copied and any(kernel.memory(one["memory"]).staged for one in reads)
             if len(set(packed)) != 1 or staged or kernel.waves_along(dim) > 1:
                 continue
             if fragment.bias or value.tile.dtype != fragment.dtype:
@@ -74,6 +77,13 @@ def unpacked_operands(kernel: Kernel, machine: Machine) -> dict[str, int]:
             if run > own:
                 found[value.name] = run
     return found
+
+
+def _is_converted(kernel: Kernel, read: Op, dtype: DType, *, are_shared: bool) -> bool:
+    """Whether lanes convert what is read in a row: elements that share bytes and, where waves share out what a product
+    sums over, all that have fewer bits than an instruction takes, but those that many of a tile have in common."""
+    memory = kernel.memory(read["memory"])
+    return memory.dtype.is_packed or (are_shared and memory.dtype.bits < dtype.bits and not read.get("at"))
 
 
 def operands_of_lanes(kernel: Kernel, machine: Machine) -> dict[str, str]:
@@ -118,7 +128,7 @@ def _shared_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
 def _products(kernel: Kernel, machine: Machine) -> list[Op]:
     """Those of instructions that read shared memory themselves."""
     products = [op for op in kernel.walk() if op.is_(MMA)] if kernel.distribution.roles.producers else []
-    return [op for op in products if instruction_of(op, machine).reads_shared]
+    return products
 
 
 def _chain(kernel: Kernel, operand: Value) -> set[str]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs
-from wavespec.ir.tile_ops import ITERATE, MMA, REGISTER
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs
+from wavespec.ir.layout import row_major, widest_spread
+from wavespec.ir.tile_ops import CAST, CLUSTER_SUM, ELEMENTWISE, ITERATE, MMA, REGISTER, SHARED_SUM, WAVE_SUM, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.lower.split_k import is_sum
 from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, waves_are_summed_up
 from wavespec.targets.machine import Machine
+
+_BEHIND = CAST | ELEMENTWISE | REGISTER | SHARED_SUM | WRITE
+_DIMS = 2  # of a product
+_PADDING_BYTES = 16  # behind a row: rows that lanes of a matrix instruction write together are on banks of their own
 
 
 class JoinWaves(Pass):
@@ -19,7 +26,8 @@ class JoinWaves(Pass):
 
     Before: each wave multiplies its own elements along k, and adds to what the product starts from.
     After:  it starts at zero; ``wave_sum`` adds up what all waves have, once behind the loop where that does nothing
-            but add to the sums, and what the product started from is added to that.
+            but add to the sums, and what the product started from is added to that.  Where there is nothing but
+            arithmetic and a write behind it, and enough for all lanes, it is a ``spread_sum``.
     """
 
     name: ClassVar[str] = "join-waves"
@@ -33,7 +41,8 @@ class JoinWaves(Pass):
         joining = _Joining(kernel, machine)
         if not any(joining.shared_dim(op) for op in kernel.walk()):
             return kernel
-        return replace(kernel, body=joining.block(kernel.body, frozenset()))
+        joined = replace(kernel, body=joining.block(kernel.body, frozenset()))
+        return _spread_out(_with_clusters(joined), machine)
 
 
 class _Joining:
@@ -82,6 +91,74 @@ class _Joining:
                 function = attribute_pairs({"function": "add"})
                 behind.append(Op("elementwise", (start, total), (whole,), function, span=op.span, node=op.node))
         return (*before, replace(op, operands=tuple(operands), results=tuple(results)), *behind)
+
+
+def _with_clusters(kernel: Kernel) -> Kernel:
+    """The kernel in which workgroups of a cluster add up what all waves of all of them have, at once."""
+    sums = {op.result.name: op for op in kernel.body if op.is_(WAVE_SUM)}
+    uses = Counter(value.name for op in kernel.walk() for value in op.operands)
+    memories, body = {memory.name: memory for memory in kernel.memories}, list[Op]()
+    for op in kernel.body:
+        own = sums.get(op.operands[0].name) if op.is_(CLUSTER_SUM) else None
+        if own is None or uses[own.result.name] > 1 or len(op.result.tile.dims) != _DIMS:
+            body.append(op)
+            continue
+        body.remove(own)
+        memory = memories[op["memory"]]
+        memories[memory.name] = _of_waves(memory, kernel.waves_along(own["dim"]))
+        body.append(replace(op, operands=own.operands).with_(dim=own["dim"]))
+    return replace(kernel, body=tuple(body), memories=tuple(memories.values()))
+
+
+def _of_waves(parts: Memory, waves: int) -> Memory:
+    """The memory with what each wave has, one behind the other."""
+    dims, shape = ("part", *parts.dims), (const(waves), *parts.shape)
+    sizes, padding = tuple(extent.value for extent in shape), _PADDING_BYTES // parts.dtype.bytes
+    return replace(parts, dims=dims, shape=shape, arrangement=row_major(dims, sizes, padding))
+
+
+def _spread_out(kernel: Kernel, machine: Machine) -> Kernel:
+    """The kernel with sums of waves of which each lane of the workgroup goes on with some, side by side,
+    where nothing but what is made of them element by element is written behind them."""
+    sums = [op for op in kernel.body if op.is_(WAVE_SUM)]
+    added = [parts for op in sums if (parts := _parts_of_waves(kernel, op, machine)) is not None]
+    if len(sums) != 1 or not added:
+        return kernel
+    (at,), (parts,) = [number for number, op in enumerate(kernel.body) if op.is_(WAVE_SUM)], added
+    spread = replace(kernel.body[at], name="spread_sum").with_(memory=parts.name, width=_width(kernel, parts, machine))
+    body = (*kernel.body[:at], spread, *kernel.body[at + 1 :])
+    return replace(kernel, body=body, memories=(*kernel.memories, parts))
+
+
+def _parts_of_waves(kernel: Kernel, op: Op, machine: Machine) -> Memory | None:
+    """Where waves lay down in shared memory what they have of a sum; None where lanes cannot go on with parts of it."""
+    (own,), later = op.operands, kernel.body[kernel.body.index(op) + 1 :]
+    behind = [inner for one in later for inner in one.walk() if not _is_branch(inner)]
+    tiles = [value.tile.dims for one in behind for value in (*one.operands, *one.results)]
+    written = [kernel.memory(one["memory"]).contiguous_dim for one in behind if one.is_(WRITE)]
+    if not all(one.is_(_BEHIND) and not one.get("at") and not one.get("combine") for one in behind):
+        return None
+    if len(set(written)) != 1 or any(dims != own.tile.dims for dims in tiles) or len(own.tile.dims) != _DIMS:
+        return None
+    column = written[0]
+    (row,) = (dim for dim in own.tile.dims if dim != column)
+    sizes = (kernel.waves_along(op["dim"]), own.tile.extent(row), own.tile.extent(column))
+    shape = tuple(map(const, sizes[1:]))
+    parts = Memory(f"{own.name}.parts", own.tile.dtype, (row, column), shape, "shared", span=op.span)
+    parts = _of_waves(parts, sizes[0])
+    return parts if _width(kernel, parts, machine) else None
+
+
+def _width(kernel: Kernel, parts: Memory, machine: Machine) -> int:
+    """Elements that a lane has side by side of a sum; 0 where that is not several, or not the same for all lanes."""
+    (_, height, depth), lanes = (extent.value for extent in parts.shape), kernel.wave_count * kernel.lanes
+    width = widest_spread((height, depth), machine.shared.access_bytes // parts.dtype.bytes, lanes)
+    return width if width > 1 and height * depth % (width * lanes) == 0 else 0
+
+
+def _is_branch(op: Op) -> bool:
+    """Whether some workgroups do what is in a block, and others nothing."""
+    return op.is_(ITERATE) and not op["dim"] and bool(op.get("once")) and not op.results
 
 
 def _products(loop: Op, argument: Value, result: Value) -> list[Op]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.names import wave_name
@@ -12,6 +13,9 @@ from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
+
+_LANES_OF_ROW = 4
+"""That have neighbours of one row of a fragment."""
 
 
 def product_layouts(kernel: Kernel, op: Op, machine: Machine) -> tuple[Layout, Layout, Layout]:
@@ -36,9 +40,22 @@ def product_layouts(kernel: Kernel, op: Op, machine: Machine) -> tuple[Layout, L
         layout = layout.repeated(dim, wave_tile[dim] // issue, issue).repeated(k, depth // row.k // wide, row.k * wide)
         return layout if wide == 1 else layout.repeated(k, wide, own)
 
-    acc = row.acc.layout.renamed(names).shifted(place)
+    layouts = (row.a.layout, row.b.layout, row.acc.layout)
+    if op.get("run") and kernel.producers:
+        taller = "m" if row.m > row.n else "n"
+        layouts = tuple(_rows_apart(one, taller, kernel.symbol("lane")) for one in layouts)
+    first, second, sums = layouts
+    acc = sums.renamed(names).shifted(place)
     acc = acc.repeated(m, wave_tile[m] // row.m, row.m).repeated(n, wave_tile[n] // row.n, row.n)
-    return operand(row.a.layout, m, row.m), operand(row.b.layout, n, row.n), acc
+    return operand(first, m, row.m), operand(second, n, row.n), acc
+
+
+def _rows_apart(layout: Layout, row: str, lane: Expr) -> Layout:
+    """The layout with rows in another order, the same for an operand and its sums: lanes that shared memory serves
+    together have rows that are four apart, whose halves a swizzle exchanges, in place of neighbours."""
+    group, apart = lane // _LANES_OF_ROW, lane // (2 * _LANES_OF_ROW) + lane // _LANES_OF_ROW % 2 * 4
+    base = tuple((dim, apart if dim == row and expr is group else expr) for dim, expr in layout.base)
+    return replace(layout, base=base)
 
 
 def _in_runs(layout: Layout, k: str, run: int, depth: int) -> Layout:

@@ -12,7 +12,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.ir.names import dim_of_wave
 from wavespec.ir.nodes import replace
-from wavespec.ir.tile_ops import CLUSTER_EXTREME, CLUSTER_SUM, COPY, ITERATE, MMA, READ, WRITE
+from wavespec.ir.tile_ops import COPY, ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.check_shared import SharedMemoryExceeded, check_shared
@@ -30,6 +30,7 @@ from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.read_again import reading_again
 from wavespec.lower.read_beside import read_beside
 from wavespec.lower.staged_places import place_of, places_behind, reads_behind
+from wavespec.lower.sums_over_tiles import with_sums_over
 from wavespec.lower.tile_properties import (
     products_have_instructions,
     reads_are_for_one_use,
@@ -42,7 +43,7 @@ from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_writes import moved, moved_in_pieces
 from wavespec.ops.shifted_rows import ShiftedRows, shifted_rows, with_shifted_rows, with_shifted_slabs
-from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, shared_bytes_of_all, staging_of
+from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, staging_of
 from wavespec.ops.tensor_views import as_lines, as_matrices, as_windows
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -129,18 +130,10 @@ def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:
     added = staging.with_next_tiles()
     kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
     tiles = tuple(name for name, loop in staging.filled_in.items() if loop is not None)
-    if shared_bytes_of_all(kernel.memories) > machine.shared.bytes - _SIGNALS_BYTES:
-        kernel = _with_sums_over(kernel, tiles)
+    kernel = with_sums_over(kernel, tiles, machine.shared.bytes - _SIGNALS_BYTES)
     check_shared(kernel, machine)
     symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
     return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
-
-
-def _with_sums_over(kernel: Kernel, tiles: tuple[str, ...]) -> Kernel:
-    """The kernel with sums that workgroups hand each other where the tiles of the loop are, which has ended by then."""
-    sums = {op["memory"] for op in kernel.walk() if op.is_(CLUSTER_EXTREME, CLUSTER_SUM)}
-    memories = (replace(one, over=tiles) if one.name in sums else one for one in kernel.memories)
-    return replace(kernel, memories=tuple(memories))
 
 
 class _Staging:
@@ -341,7 +334,8 @@ class _Staging:
         dtype = fragment.dtype if fragment else source.dtype
         name = self._name_of_mapped(op) if op.get("at") else f"{source.name}.shared"
         shared = Memory(name, dtype, dims, sizes, "shared", staged=True, span=op.span)
-        if op.result.name in self.decoded | self.beside:
+        by_lanes = product is not None and not instruction_of(product, self.machine).reads_shared
+        if op.result.name in self.decoded | self.beside or (self.kernel.producers and by_lanes):
             return self._added(arranged(shared), op)
         if product is not None and not op.get("at"):
             turned = turned_arrangement(shared, source, product, self.kernel, self.machine)

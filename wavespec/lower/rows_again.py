@@ -16,6 +16,7 @@ from wavespec.ir.tile_ops import (
     READ,
     REGISTER,
     SHARED_SUM,
+    SPREAD_SUM,
     WAVE_SUM,
     WRITE,
 )
@@ -24,7 +25,8 @@ _ROWS = 64
 """Of a box that is small enough: zeros for as many take no longer than a step."""
 _GROUP = 8
 """Rows of a swizzle, which a box has all of."""
-_BY_ITSELF = READ | WRITE | COPY | ELEMENTWISE | CAST | REGISTER | ITERATE | MMA | WAVE_SUM | CLUSTER_SUM | SHARED_SUM
+_SUMS = WAVE_SUM | SPREAD_SUM | CLUSTER_SUM | SHARED_SUM
+_BY_ITSELF = READ | WRITE | COPY | ELEMENTWISE | CAST | REGISTER | ITERATE | MMA | _SUMS
 """Operations in which a row of a result is made of that row of what they take."""
 
 

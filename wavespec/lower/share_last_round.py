@@ -12,9 +12,10 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.rewriting import substituted
-from wavespec.ir.tile_ops import ITERATE, TILES_END
+from wavespec.ir.tile_ops import ITERATE, MMA, TILES_END
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.last_round import PART, PARTS, SHARED_TILE, LastRound
+from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.lower.split_k import is_sum, values_of_zero
 from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
 from wavespec.lower.tile_walk import product
@@ -57,7 +58,9 @@ class ShareLastRound(Pass):
         at, (sums,), fresh = kernel.body.index(loop), loop.results, fresh_names(kernel)
         own = replace(sums, name=fresh(sums.name))
         is_last, taken = symbol(fresh("is_last"), 0, 1), symbol(fresh("taken_by_last"), 0, 1)
-        elements = math.prod(sums.tile.extents)
+        # Of waves that share out what a product sums over, each may have all of it.
+        waves = max(waves_of_sum(kernel, op, machine) for op in loop.walk() if op.is_(MMA))
+        elements = math.prod(sums.tile.extents) * waves
         inside, ends = _apart_from_ends(kernel.body[at + 1 :])
         workers = machine.processors * (plan.resident if plan.persistent else 1)  # tiles of a round
         last = LastRound(product(kernel.grid), workers, plan.last_round)

@@ -28,7 +28,7 @@ from wavespec.ir.thread_ops import (
     THREAD_OPS,
     WRITES_MEMORY,
 )
-from wavespec.ir.tile_ops import CLUSTER_EXTREME, CLUSTER_SUM, COPY, READ, TILE_OPS, WRITE
+from wavespec.ir.tile_ops import CLUSTER_EXTREME, CLUSTER_SUM, COPY, READ, SPREAD_SUM, TILE_OPS, WRITE
 from wavespec.lower.contracts import Breach, Property, property_of
 from wavespec.ops.staged_writes import shared_bytes_of_all
 from wavespec.schedule.buffer_ring import READS
@@ -39,7 +39,7 @@ _COPIES: Final = COPY_ASYNC | BULK_COPY
 _PRODUCTS: Final = MMA | MMA_ASYNC
 _LAUNCH_AXES: Final = 3
 _TAKES: Final = READS_MEMORY | BULK_STORE | READ
-_PUTS: Final = WRITES_MEMORY | FILLS | SEND | WRITE | COPY | CLUSTER_EXTREME | CLUSTER_SUM
+_PUTS: Final = WRITES_MEMORY | FILLS | SEND | WRITE | COPY | CLUSTER_EXTREME | CLUSTER_SUM | SPREAD_SUM
 _READ_FROM: Final = {"memory": "buffer", "a_memory": "a_buffer", "b_memory": "b_buffer"}
 _BUFFERED: Final = (
     ("memory", "buffer"),

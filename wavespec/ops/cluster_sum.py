@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
-from wavespec.ir.expr import const
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, Region, Value, attribute_pairs
+from wavespec.ir.names import wave_name
 from wavespec.ops.accesses import read_fragments, write_fragments
 from wavespec.ops.contexts import ThreadContext
 
@@ -19,10 +21,11 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     memory, result, (own,) = kernel.memory(op["memory"]), op.result, op.operands
     laid_out, layout = own.tile.layout, result.tile.layout
     assert laid_out is not None and layout is not None
-    whole = dict.fromkeys(memory.dims, const(0))
+    whole, waves = dict.fromkeys(memory.dims, const(0)), _parts_of_waves(op, context)
     if memory.over:  # other waves may still multiply what lies there
         build.add("barrier", (), (), first=const(0), waves=kernel.wave_count)
-    write_fragments(build, memory, laid_out, whole, (), context.fragments[own.name], context.machine)
+    here = whole | waves[0]
+    write_fragments(build, memory, laid_out, here, (), context.fragments[own.name], context.machine)
     build.add("barrier", (), (), first=kernel.wave_number, waves=1)
     met: dict[str, Any] = {"signal": op["signal"], "index": op["index"]}
     lane = kernel.symbol("lane")  # one for each workgroup: all of them wait for their writes at the same time
@@ -33,8 +36,18 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     origin = context.origin(op) if op.get("origin") is not None else whole
     function = op.get("function", "add")
     joined: tuple[Value, ...] = ()
-    for rank in range(kernel.cluster):
-        part = read_fragments(build, memory, layout, origin, (), result.name, context.machine, rank=rank)
+    for rank, wave in itertools.product(range(kernel.cluster), waves[1:]):
+        start = dict(origin) | wave
+        part = read_fragments(build, memory, layout, start, (), result.name, context.machine, rank=rank)
         pairs = zip(joined, part, strict=True)
         joined = tuple(build.elementwise(function, *pair, hint=result.name) for pair in pairs) if joined else part
     context.fragments[result.name] = joined
+
+
+def _parts_of_waves(op: Op, context: ThreadContext) -> list[dict[str, Expr]]:
+    """Where in memory a wave has its part, and where all have theirs; one place where each wave has the whole."""
+    if not op.get("dim"):
+        return [{}, {}]
+    (part, *_), (count, *_) = (one := context.kernel.memory(op["memory"])).dims, one.shape
+    own = context.kernel.symbol(wave_name(op["dim"]))
+    return [{part: own}, *({part: const(number)} for number in range(count.value))]

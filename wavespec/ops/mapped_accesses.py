@@ -38,7 +38,7 @@ def read_mapped(op: Op, context: ThreadContext) -> tuple[Value, ...]:
 
 def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value, ...]:
     memory, name = context.kernel.memory(op["memory"]), op.result.name
-    pieces = tile_pieces(op, layout, op.operands, widest_mapped(op, context), context)
+    pieces = _pieces_read(op, layout, context)
     loaded: list[Value] = []
     # Elements may be one and the same: neighbours, such as the scale of a block, or those that windows share.
     once: dict[tuple[int, Expr, Mask, Expr | None], Value] = {}
@@ -58,6 +58,18 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
     fragments = regroup(context.build, loaded, layout.fragment_elements, name)
     dtype = op.result.tile.dtype
     return tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in fragments)
+
+
+def _pieces_read(op: Op, layout: Layout, context: ThreadContext) -> list[MappedPiece]:
+    """Those of the way with fewer loads: neighbours in one block have quotients that are one where what never carries
+    into them is left out."""
+    widest = widest_mapped(op, context)
+    pieces = tile_pieces(op, layout, op.operands, widest, context)
+    has_quotients = any(place.kind == "floordiv" for _, place in op["at"])
+    if context.kernel.lanes == 1 or op.operands or not has_quotients:
+        return pieces
+    settled = tile_pieces(op, layout, (), widest, context, is_whole=True)
+    return min(pieces, settled, key=lambda found: len({(one.width, one.offset, one.mask) for one in found}))
 
 
 def write_mapped(op: Op, context: ThreadContext) -> None:
@@ -137,11 +149,19 @@ def mapped_places(op: Op, layout: Layout, context: ThreadContext) -> list[tuple[
 
 
 def tile_pieces(
-    op: Op, layout: Layout, operands: Sequence[Value], widest: int, context: ThreadContext
+    op: Op,
+    layout: Layout,
+    operands: Sequence[Value],
+    widest: int,
+    context: ThreadContext,
+    *,
+    is_whole: bool | None = None,
 ) -> list[MappedPiece]:
+    """``is_whole``: as `MappedTensor` has it, where not as the lanes of the kernel say."""
     origin, memory = context.origin(op), context.kernel.memory(op["memory"])
     tiles = [indices_of(origin, place) for place in layout.coordinates()]
     tensor = mapped_tensor(op, context, memory)
+    tensor = tensor if is_whole is None else replace(tensor, is_whole=is_whole)
     size, known = layout.fragment_elements, bound_values(operands, layout, context)
     together = 1 << min(widest, size).bit_length() - 1
     are_neighbours = together > 1 and _neighbours(op, layout, operands, memory) % together == 0

@@ -17,6 +17,9 @@ from wavespec.ops.small_floats import converted
 from wavespec.ops.turned_blocks import regroup
 from wavespec.schema.ops import Read
 
+_WHOLE_BITS = 16
+"""Of elements that lanes read in the pairs that instructions take; of shorter ones they read whole runs."""
+
 
 def to_tile(statement: Read, context: TileContext) -> None:
     shape, dtype = context.tensors[statement.tensor]
@@ -61,7 +64,8 @@ def _turned(op: Op, layout: Layout, context: ThreadContext) -> Layout | None:
 
 def _is_taken_in_runs(op: Op, layout: Layout, context: ThreadContext) -> bool:
     """Whether a product wants longer runs than its instruction has, of what is read of a tensor."""
-    if context.kernel.memory(op["memory"]).space != "global":
+    memory = context.kernel.memory(op["memory"])
+    if memory.space != "global" and memory.dtype.bits >= _WHOLE_BITS:
         return False
     products = (one for one in context.kernel.walk() if one.is_(MMA) and one.get("run"))
     return any(value.tile.layout == layout for one in products for value in one.operands[:2])

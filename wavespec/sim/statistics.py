@@ -50,7 +50,9 @@ class Statistics:
         if space == "shared" and shared.banks and self.measure_banks and len(lanes) % wave_lanes == 0 and width:
             if threads is None:
                 threads = np.ones(len(lanes), np.bool_)
-            address, use = touched.start * target.bytes, self._use(op, target)
+            bits = target.memory.bytes_of(8)  # of an element: the simulator gives a byte to those that share one
+            address, use = touched.start * bits // 8, self._use(op, target)
+            width = max(1, touched.count * bits // 8)
             cycles, ideal = self._cycles(address, threads, width)
             use.cycles += cycles
             use.ideal += ideal
