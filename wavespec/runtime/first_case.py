@@ -37,13 +37,14 @@ class FirstCase:
         done = 0
         for index, conditions in enumerate(program.cases):
             for place, steps in conditions:
-                for operation, left, right in program.steps[done:steps]:
-                    try:
-                        values.append(operation(values[left], values[right]))
-                    except ArithmeticError:
-                        values.append(_NO_VALUE)
-                done = max(done, steps)
-                if values[place] is _NO_VALUE or not values[place]:
+                if done < steps:  # most conditions are those of cases before
+                    for operation, left, right in program.steps[done:steps]:
+                        try:
+                            values.append(operation(values[left], values[right]))
+                        except ArithmeticError:
+                            values.append(_NO_VALUE)
+                    done = steps
+                if not values[place]:
                     break
             else:
                 return index
@@ -101,6 +102,9 @@ class _NoValue:
     __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = __rdivmod__ = __neg__ = _none
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _none
     __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        return False
 
 
 _NO_VALUE: Final = _NoValue()
