@@ -54,14 +54,18 @@ class LeastIsCondition(WavespecError, code="least-is-condition"):
 
 class LongChoice(WavespecError, code="long-choice"):
     def __init__(self, where: Where, count: int) -> None:
-        message = f"Of at most {MOST_COMPARED} neighbouring cases with 'least' one is taken; these are {count}."
-        super().__init__(where, message, hints=["Leave out those that are seldom the best."])
+        super().__init__(
+            where,
+            f"Of at most {MOST_COMPARED} neighbouring cases with 'least' one is taken; these are {count}.",
+            hints=["Leave out those that are seldom the best."],
+        )
 
 
 def check_cases(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> Iterator[WavespecError]:
     for settings in spec.targets.values():
         sound: list[_Valued] = []
-        yield from _choices(settings.cases)
+        if is_whole:
+            yield from _choices(settings.cases)
         for case, choice in zip(settings.cases, runs(settings.cases), strict=True):
             if errors := list(_conditions(spec, case, broken)):
                 yield from errors

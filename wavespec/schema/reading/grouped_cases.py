@@ -57,11 +57,14 @@ def _cases_in(item: Node, report: Report) -> Iterator[Node]:
         yield item
         return
     shared = MappingNode(tuple(one for one in item.entries if one.key != "cases"), item.span)
-    for one in inner.items if isinstance(inner, SequenceNode) else (inner,):
-        if isinstance(one, MappingNode) and isinstance(inner, SequenceNode):
+    if not isinstance(inner, SequenceNode):
+        report(WrongType(inner.span, "a list of cases", "something else"))
+        return
+    for one in inner.items:
+        if isinstance(one, MappingNode):
             yield from _cases_in(_joined(shared, one, report), report)
         else:
-            report(WrongType(one.span, "a list of cases", "something else"))
+            report(WrongType(one.span, "a case (a mapping)", "something else"))
 
 
 def _joined(shared: MappingNode, own: MappingNode, report: Report) -> MappingNode:

@@ -266,9 +266,8 @@ class _Aliases:
 
     def read(self, aliases: Node, root: MappingNode) -> Mapping[str, Node]:
         if not isinstance(aliases, MappingNode):
-            self.errors.append(
-                WrongType(aliases.span, "names with expressions, mappings, constraints or cases (a mapping)", "something else")
-            )
+            expected = "names with expressions, mappings, constraints or cases (a mapping)"
+            self.errors.append(WrongType(aliases.span, expected, "something else"))
             return {}
         if len(aliases.entries) > _MOST:
             self.errors.append(OutOfRange(aliases.span, "let", f"at most {_MOST}", str(len(aliases.entries))))
