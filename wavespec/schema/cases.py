@@ -9,8 +9,8 @@ from itertools import groupby
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.constraints import Assume, Wave
 from wavespec.schema.language.expressions import EvaluationError, Expression
+from wavespec.schema.language.least_cases import Contestant, comparisons, runs
 from wavespec.schema.language.models import Case, KernelSpec
-from wavespec.schema.least_cases import Contestant, comparisons, runs
 from wavespec.schema.materialize import kernels_of
 from wavespec.schema.resolve import (
     constant_values,

@@ -10,8 +10,8 @@ from wavespec.schema.checking.check_constraints import check_asked, check_condit
 from wavespec.schema.checking.check_schedules import is_inherited
 from wavespec.schema.language.conditions import Conditions
 from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.least_cases import MOST_COMPARED, choices, runs
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
-from wavespec.schema.least_cases import MOST_COMPARED, choices, runs
 from wavespec.schema.resolve import constant_values, is_for_others, spec_with_override
 
 
