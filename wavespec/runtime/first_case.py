@@ -34,7 +34,7 @@ class FirstCase:
         if program is None:
             program = self._program = _written_out(self._cases)
         values: list[Any] = [*(sizes[name] for name in program.names), *program.numbers]
-        done = failed = 0
+        append, done, failed = values.append, 0, 0
         for index, (shared, conditions) in enumerate(program.cases):
             if failed < shared:  # what did not hold of the case before is a condition of this one
                 continue
@@ -43,9 +43,9 @@ class FirstCase:
                 if done < steps:  # most conditions are those of cases before
                     for operation, left, right in program.steps[done:steps]:
                         try:
-                            values.append(operation(values[left], values[right]))
+                            append(operation(values[left], values[right]))
                         except ArithmeticError:
-                            values.append(_NO_VALUE)
+                            append(_NO_VALUE)
                     done = steps
                 if not values[place]:
                     failed = at
