@@ -150,3 +150,12 @@ def test_mistakes_come_without_words_about_tiles_that_nobody_wrote() -> None:
     with pytest.raises(WavespecError) as found:
         loads(two_sums.replace("iterate: K", "iterate: W"))
     assert {one.code for one in found.value.diagnostics}.isdisjoint({"tile-beyond-size"})
+
+
+@pytest.mark.parametrize(
+    ("filters", "tile_of_filters"), [(128, 128), (192, 192), (256, 256), (320, 192), (384, 192), (512, 256), (640, 128)]
+)
+def test_tiles_of_windows_leave_few_filters_beyond_the_last_one(filters: int, tile_of_filters: int) -> None:
+    """192 filters took two tiles of 128, of which a half was filled with zeros, at 0.68 of torch's speed."""
+    case = case_of(spec_of("conv3d_ndhwc"), N=1, D=8, H=60, W=104, C=192, O=filters)
+    assert tile(case, "O") == tile_of_filters
