@@ -46,7 +46,7 @@ SPILLS = {
     "attention_paged": {7: 32},
     "attention_ragged_causal": {0: 44},
     "conv2d_grouped_f32": {3: 176},
-    "conv2d_nhwc": {22: 32},
+    "conv2d_nhwc": {23: 32},
     "cross_entropy": {4: 16, 6: 24},
     "cross_entropy_bf16": {1: 8, 3: 8, 4: 40, 7: 8, 8: 64, 9: 96},
     "cross_entropy_f16": {1: 8, 3: 8, 4: 40, 7: 8, 8: 64, 9: 96},
