@@ -62,8 +62,8 @@ class _Program(NamedTuple):
     numbers: tuple[int, ...]
     steps: tuple[_Step, ...]
     cases: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
-    """How many conditions it has at its beginning that the case before has, too; and of each the place of its value, and
-    how many steps that takes."""
+    """How many conditions at its beginning the case before has, too; and of each the place of its value, and how many
+    steps that takes."""
 
 
 def _written_out(cases: Sequence[Sequence[SizeExpr]]) -> _Program:
@@ -101,8 +101,9 @@ def _with_shared(cases: Sequence[tuple[tuple[int, int], ...]]) -> Iterator[tuple
     """The cases, each with the length of the beginning that it has in common with the one before."""
     before: tuple[tuple[int, int], ...] = ()
     for conditions in cases:
-        alike = (index for index, (one, other) in enumerate(zip(before, conditions, strict=False)) if one[0] != other[0])
-        yield next(alike, min(len(before), len(conditions))), conditions
+        pairs = enumerate(zip(before, conditions, strict=False))
+        other = (index for index, (earlier, own) in pairs if earlier[0] != own[0])
+        yield next(other, min(len(before), len(conditions))), conditions
         before = conditions
 
 
