@@ -5,13 +5,14 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
 
     python benchmarks/conv_h200.py build FOLDER [--kernel conv2d_nchw] [--layer ...]
     python benchmarks/conv_h200.py run FOLDER [--kernel conv2d_nchw] [--rounds COUNT]
-        [--layer N,H,W,C,O,R,S,STRIDE,PADDING,DILATION,GROUPS ...]
+        [--layer N,H,W,C,O,R,S,STRIDE,PADDING,DILATION,GROUPS ...] [--plans]
 
 A kernel is `conv2d_nhwc`, `conv2d_nchw` or `conv2d_grouped`, in bf16, or, with `_f32` behind it, in f32.  Images and
 filters are in torch.channels_last but for NCHW.  Stride, padding and dilation are compiled in, all other sizes are
 those of the call.  The peer is `torch.nn.functional.conv2d` with `cudnn.benchmark`, in f32 without TF32, unless
 `--tf32` allows it.  Both run in turns, with 256 MiB written between calls so that operands come from memory; figures
-are medians.  Results are compared on whole numbers, where they have to be equal.
+are medians.  Results are compared on whole numbers, where they have to be equal.  With `--plans` all cases run that a
+layer fits, whatever they take by the spec: which one is taken, and which one is the fastest.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import argparse
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +30,8 @@ import torch.nn.functional as functional
 from torch import Tensor
 
 from wavespec.runtime import Kernel, unpack_artifact
+from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.size_expr import evaluate
 
 DEVICE = "cuda"
 _HEAD_START = 6  # of the CPU over the GPU in a round, in writes of 256 MiB
@@ -176,6 +180,7 @@ def main() -> None:
         command.add_argument("--kernel", type=Kind, default=Kind("conv2d_nhwc"))
         command.add_argument("--layer", type=_layer, nargs="*")
     running.add_argument("--rounds", type=int, default=5)
+    running.add_argument("--plans", action="store_true", help="time every case that a layer fits, of conv2d_nhwc")
     running.add_argument("--tf32", action="store_true", help="let cuDNN round factors of f32 to TF32")
     arguments = parser.parse_args()
     kind, layers = arguments.kernel, arguments.layer or arguments.kernel.layers
@@ -183,7 +188,10 @@ def main() -> None:
         build_all(arguments.folder, kind, (*layers, *kind.small))
     else:
         torch.backends.cudnn.allow_tf32 = arguments.tf32
-        run(arguments.folder, kind, layers, arguments.rounds)
+        if arguments.plans:
+            compare_plans(arguments.folder, kind, layers, arguments.rounds)
+        else:
+            run(arguments.folder, kind, layers, arguments.rounds)
 
 
 def _layer(text: str) -> Layer:
@@ -221,6 +229,42 @@ def run(folder: Path, kind: Kind, layers: Sequence[Layer], rounds: int) -> None:
     ratios = [row(kernels[layer.windows], kind, layer, rounds) for layer in layers]
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
     print(f"\nGeometric mean {mean:.2f} of cuDNN; least {min(ratios):.2f}.")
+
+
+def compare_plans(folder: Path, kind: Kind, layers: Sequence[Layer], rounds: int) -> None:
+    """Print of each layer what the case that is taken takes, and the fastest ones by their numbers."""
+    over: list[float] = []
+    for layer in layers:
+        artifact = unpack_artifact(kind.file(folder, layer.windows).read_bytes())
+        sizes = _sizes(layer)
+        fitting = [index for index in range(len(artifact.cases)) if _fits(artifact, index, sizes)]
+        taken = next(index for index in fitting if _fits(artifact, index, sizes, as_chosen=True))
+        x, w = inputs_of(kind, layer, integers=False)
+        y = torch.empty_like(by_torch(x, w, kind, layer), memory_format=torch.contiguous_format)
+        kernels = [Kernel(artifact.cases[index].kernel) for index in fitting]
+        times = in_turns([partial(kernel.raw, x, w, y) for kernel in kernels], rounds)
+        found = dict(zip(fitting, times, strict=True))
+        best = sorted(found, key=lambda index: found[index])[:4]
+        over.append(found[taken] / found[best[0]])
+        shown = ", ".join(f"{index}: {found[index]:.1f}" for index in best)
+        print(f"| {layer} | {taken}: {found[taken]:.1f} | {shown} | {over[-1]:.3f} |", flush=True)
+    mean = math.exp(statistics.fmean(map(math.log, over)))
+    print(f"\nGeometric mean {mean:.3f} of the fastest, at most {max(over):.2f}.")
+
+
+def _sizes(layer: Layer) -> dict[str, int]:
+    """All dims of `conv2d_nhwc`, as without room beside pixels."""
+    reach = layer.dilation * (layer.r - 1) + 1
+    height, width = ((size + 2 * layer.padding - reach) // layer.stride + 1 for size in (layer.h, layer.w))
+    depth = layer.r * layer.s * layer.c
+    own = {"OH": height, "OW": width, "P": width, "L": layer.c, "M": layer.n * height * width, "K": depth}
+    return {**dict(zip("NHWCORS", layer[:7], strict=True)), **own}
+
+
+def _fits(artifact: KernelArtifact, index: int, sizes: dict[str, int], *, as_chosen: bool = False) -> bool:
+    """Whether a case is for these sizes; ``as_chosen``: and the choice that it is one of takes it."""
+    asked = [one for one in artifact.cases[index].conditions if as_chosen or not one.text.endswith("is the least")]
+    return all(evaluate(one.condition, sizes) for one in asked)
 
 
 def inputs_of(kind: Kind, layer: Layer, *, integers: bool) -> tuple[Tensor, Tensor]:

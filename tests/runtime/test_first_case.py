@@ -70,3 +70,11 @@ def test_no_case_is_the_kernel_for_all_sizes() -> None:
     assert FirstCase([])({}) == 0
     assert FirstCase([[0]])({}) == 1
     assert FirstCase([[]])({}) == 0
+
+
+def test_conditions_that_neighbours_share_are_looked_at_once_and_count_for_each() -> None:
+    """Where one does not hold, no case with it is taken; where it does, what comes behind it decides."""
+    rows, columns, few = ("gt", "M", 0), ("gt", "N", 0), ("le", "M", 4)
+    first = FirstCase([[rows, columns, few], [rows, columns], [rows, few], [rows], [columns, few], []])
+    taken = {(m, n): first({"M": m, "N": n}) for m in (0, 3, 9) for n in (0, 5)}
+    assert taken == {(0, 0): 5, (0, 5): 4, (3, 0): 2, (3, 5): 0, (9, 0): 3, (9, 5): 1}

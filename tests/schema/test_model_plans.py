@@ -303,3 +303,12 @@ def test_places_of_rows_are_no_places_of_channels() -> None:
     """What is side by side is read so, whatever says which row it is: tiles are as they were."""
     rows = SAMPLED.replace("at: {H: line, W: column}", "at: {H: line, W: Q}")
     assert tile(on("cpu", loads(rows), dict(B=1, C=32, H=9, W=80, P=8, Q=80)), "P") > 1
+
+
+@pytest.mark.parametrize(
+    ("filters", "tile_of_filters"), [(128, 128), (192, 192), (256, 256), (320, 192), (384, 192), (512, 256), (640, 128)]
+)
+def test_tiles_of_windows_leave_few_filters_beyond_the_last_one(filters: int, tile_of_filters: int) -> None:
+    """192 filters took two tiles of 128, of which a half was filled with zeros, at 0.68 of torch's speed."""
+    case = case_of(spec_of("conv3d_ndhwc"), N=1, D=8, H=60, W=104, C=192, O=filters)
+    assert tile(case, "O") == tile_of_filters

@@ -144,7 +144,7 @@ POINTWISE = shifted_cases(0, 1)
 
 
 def test_filters_of_one_pixel_have_cases_only_where_no_pixel_is_left_out() -> None:
-    assert len(POINTWISE) == 8 and not shifted_cases(1, 1)
+    assert len(POINTWISE) == 9 and not shifted_cases(1, 1)
 
 
 @pytest.mark.parametrize("number", range(len(POINTWISE)))

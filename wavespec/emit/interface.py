@@ -149,7 +149,7 @@ def scalar_parameters(spec: KernelSpec) -> tuple[ScalarParameter, ...]:
 
 def shaped_by(scalars: tuple[ScalarParameter, ...], cases: Sequence[TargetCase]) -> tuple[ScalarParameter, ...]:
     """The same, where conditions of ``cases`` depend on some of them."""
-    names = {name for case in cases for condition in case.when for name in condition.names()}
+    names = {name for case in cases for condition in case.conditions for name in condition.names()}
     return tuple(replace(one, shapes=one.shapes or one.name in names) for one in scalars)
 
 
@@ -184,7 +184,10 @@ def case_conditions(case: TargetCase, interface: KernelArtifact) -> tuple[Assump
     dims = {dim.name for dim in interface.dims}
     # A dim is never replaced by its value: inside the case it may have one that the condition itself asks for.
     values = {name: value for name, value in constant_values(case.spec).items() if name not in dims}
-    return _assumptions(case.when, values)
+    own = _assumptions(case.when, values)
+    if case.least is None or case.case is None:
+        return own
+    return (*own, Assumption(f"{case.case.least} is the least", expression_to_size(case.least, values)))
 
 
 def size_assumptions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
 from wavespec.runtime.size_expr import OPERATIONS, SizeExpr
@@ -34,16 +34,21 @@ class FirstCase:
         if program is None:
             program = self._program = _written_out(self._cases)
         values: list[Any] = [*(sizes[name] for name in program.names), *program.numbers]
-        done = 0
-        for index, conditions in enumerate(program.cases):
-            for place, steps in conditions:
-                for operation, left, right in program.steps[done:steps]:
-                    try:
-                        values.append(operation(values[left], values[right]))
-                    except ArithmeticError:
-                        values.append(_NO_VALUE)
-                done = max(done, steps)
-                if values[place] is _NO_VALUE or not values[place]:
+        append, done, failed = values.append, 0, 0
+        for index, (shared, conditions) in enumerate(program.cases):
+            if failed < shared:  # what did not hold of the case before is a condition of this one
+                continue
+            for at in range(shared, len(conditions)):
+                place, steps = conditions[at]
+                if done < steps:  # most conditions are those of cases before
+                    for operation, left, right in program.steps[done:steps]:
+                        try:
+                            append(operation(values[left], values[right]))
+                        except ArithmeticError:
+                            append(_NO_VALUE)
+                    done = steps
+                if not values[place]:
+                    failed = at
                     break
             else:
                 return index
@@ -56,8 +61,9 @@ class _Program(NamedTuple):
     names: tuple[str, ...]
     numbers: tuple[int, ...]
     steps: tuple[_Step, ...]
-    cases: tuple[tuple[tuple[int, int], ...], ...]
-    """Of each condition the place of its value, and how many steps that takes."""
+    cases: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+    """How many conditions at its beginning the case before has, too; and of each the place of its value, and how many
+    steps that takes."""
 
 
 def _written_out(cases: Sequence[Sequence[SizeExpr]]) -> _Program:
@@ -87,8 +93,18 @@ def _written_out(cases: Sequence[Sequence[SizeExpr]]) -> _Program:
         tuple(names),
         tuple(constants),
         tuple((OPERATIONS[operation], places[left], places[right]) for operation, left, right in steps),
-        tuple(tuple((places[one], count) for one, count in conditions) for conditions in found),
+        tuple(_with_shared([tuple((places[one], count) for one, count in conditions) for conditions in found])),
     )
+
+
+def _with_shared(cases: Sequence[tuple[tuple[int, int], ...]]) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
+    """The cases, each with the length of the beginning that it has in common with the one before."""
+    before: tuple[tuple[int, int], ...] = ()
+    for conditions in cases:
+        pairs = enumerate(zip(before, conditions, strict=False))
+        other = (index for index, (earlier, own) in pairs if earlier[0] != own[0])
+        yield next(other, min(len(before), len(conditions))), conditions
+        before = conditions
 
 
 class _NoValue:
@@ -101,6 +117,9 @@ class _NoValue:
     __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = __rdivmod__ = __neg__ = _none
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _none
     __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        return False
 
 
 _NO_VALUE: Final = _NoValue()

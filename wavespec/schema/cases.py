@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.constraints import Assume, Wave
 from wavespec.schema.language.expressions import EvaluationError, Expression
+from wavespec.schema.language.least_cases import Contestant, comparisons, runs
 from wavespec.schema.language.models import Case, KernelSpec
 from wavespec.schema.materialize import kernels_of
 from wavespec.schema.resolve import (
@@ -35,8 +37,15 @@ class TargetCase:
     """Kernels that a call runs first, whose results `spec` has among its inputs."""
     case: Case | None = None
     """What the spec was made of, with its places; none for all sizes."""
+    least: Expression | None = None
+    """The further condition that no other case of its choice takes less; none of cases that are not compared."""
     is_default: bool = False
     """Whether it is for the sizes that the cases of the target leave."""
+
+    @property
+    def conditions(self) -> tuple[Expression, ...]:
+        """All that has to hold of a call that takes it, if it took none before."""
+        return self.when if self.least is None else (*self.when, self.least)
 
     @property
     def kernels(self) -> tuple[KernelSpec, ...]:
@@ -54,11 +63,12 @@ def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
     """
     plain = spec_for_target(spec, target)
     override = override_of(spec, target)
-    cases = [case for case in (override.cases if override is not None else ()) if not is_for_others(plain, case)]
+    written = override.cases if override is not None else ()
+    cases = [(number, one) for number, one in zip(runs(written), written, strict=True) if not is_for_others(plain, one)]
     if not cases and target in ALIGNED and (aligned := _with_whole_accesses(plain)):
         return aligned, TargetCase((), plain)
-    possible = (one for case in cases if (one := _target_case(plain, case, target)))
-    return (*possible, TargetCase((), plain, is_default=bool(cases)))
+    possible = [(number, made) for number, one in cases if (made := _target_case(plain, one, target))]
+    return (*_compared(plain, possible), TargetCase((), plain, is_default=bool(cases)))
 
 
 def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> TargetCase:
@@ -75,7 +85,26 @@ def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> Tar
     defaults = {name: one.number for name, one in spec.scalars.items() if not one.is_float}
     numbers = {name: int(number) for name, number in defaults.items() if number is not None}
     numbers |= numbers_of_contiguous(spec, sizes)
-    return next(case for case in cases if all(holds(case, condition) for condition in case.when))
+    return next(case for case in cases if all(holds(case, condition) for condition in case.conditions))
+
+
+def _compared(plain: KernelSpec, cases: Sequence[tuple[int | None, TargetCase]]) -> Iterator[TargetCase]:
+    """The cases, those of a choice, which have its number, with what they are chosen by."""
+    for number, run in groupby(cases, lambda one: one[0]):
+        members = [case for _, case in run]
+        if number is None:
+            yield from members
+            continue
+        contestants = [
+            Contestant(one.case, _known(spec_with_override(plain, one.case))) for one in members if one.case is not None
+        ]
+        for member, least in zip(members, comparisons(contestants), strict=True):
+            yield replace(member, least=least)
+
+
+def _known(spec: KernelSpec) -> dict[str, int]:
+    # A dim is never replaced by its value: inside the case it may have one that a condition itself asks for.
+    return {name: value for name, value in constant_values(spec).items() if name not in spec.dims}
 
 
 def _target_case(plain: KernelSpec, case: Case, target: str) -> TargetCase | None:

@@ -14,6 +14,7 @@ from wavespec.schema.language.one_cause import said_once
 from wavespec.schema.plans.planned import planned
 from wavespec.schema.reading.dtype_members import name_of, name_of_all, named_member, parameters_of
 from wavespec.schema.reading.each_strided import for_each_strided
+from wavespec.schema.reading.grouped_cases import with_cases_of_groups
 from wavespec.schema.reading.merge import finish, merge
 from wavespec.schema.reading.parts import expand_parts
 from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
@@ -209,7 +210,7 @@ def merged_node(node: Node, name: str, path: Path | None, errors: list[WavespecE
     made: list[WavespecError] = []
     node = finish(_with_base(node, SpecFile.of(name, path), errors, made), made.append)
     if not made:
-        node = for_each_strided(expand_parts(node, made), made.append)
+        node = for_each_strided(with_cases_of_groups(expand_parts(node, made), made.append), made.append)
     # Of a kernel that was not put together, further mistakes would be about another one.
     raise_all(said_once([*errors, *made]) if made else [])
     return node

@@ -255,7 +255,7 @@ def names_of_calls(spec: KernelSpec) -> frozenset[str]:
     written = [dim.equals for dim in spec.dims.values() if dim.equals is not None]
     for constraints in (spec.constraints, *(over.constraints or () for over in overrides)):
         written += [one.condition for one in constraints if isinstance(one, Assume)]
-    written += [one for settings in spec.targets.values() for case in settings.cases for one in case.when]
+    written += [one for settings in spec.targets.values() for case in settings.cases for one in case.all_asked]
     return frozenset(name for one in written for name in one.names())
 
 

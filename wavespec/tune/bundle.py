@@ -132,7 +132,7 @@ class _Workload:
 def digest_of(spec: KernelSpec, target: str) -> str:
     """Changes with everything that the spec says of a target: what results have to be about."""
     cases = cases_for_target(spec_as_on(spec, target), target)
-    parts = [[[str(condition) for condition in case.when], *map(dump_yaml, case.kernels)] for case in cases]
+    parts = [[[str(condition) for condition in case.conditions], *map(dump_yaml, case.kernels)] for case in cases]
     return cache_key({"cases": parts, "target": target})
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
-from wavespec.schema.checking.check_constraints import check_condition
+from wavespec.schema.checking.check_constraints import check_asked, check_condition
 from wavespec.schema.checking.check_schedules import is_inherited
 from wavespec.schema.language.conditions import Conditions
 from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.least_cases import MOST_COMPARED, choices, runs
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
 from wavespec.schema.resolve import constant_values, is_for_others, spec_with_override
 
@@ -33,14 +34,43 @@ class UnreachableCase(WavespecError, code="unreachable-case"):
         )
 
 
+class LeastOfOne(WavespecError, code="least-of-one"):
+    def __init__(self, where: Where) -> None:
+        super().__init__(
+            where,
+            "No case beside this one has 'least' for the same machines, so there is nothing to choose among.",
+            hints=["Put the cases of one choice one behind the other, or leave 'least' out."],
+        )
+
+
+class LeastIsCondition(WavespecError, code="least-is-condition"):
+    def __init__(self, where: Where, condition: Expression) -> None:
+        super().__init__(
+            where,
+            f"{quote(str(condition))} is a condition; 'least' is a number, of which the least one is taken.",
+            hints=["Conditions stand in 'when'."],
+        )
+
+
+class LongChoice(WavespecError, code="long-choice"):
+    def __init__(self, where: Where, count: int) -> None:
+        super().__init__(
+            where,
+            f"Of at most {MOST_COMPARED} neighbouring cases with 'least' one is taken; these are {count}.",
+            hints=["Leave out those that are seldom the best."],
+        )
+
+
 def check_cases(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> Iterator[WavespecError]:
     for settings in spec.targets.values():
         sound: list[_Valued] = []
-        for case in settings.cases:
+        if is_whole:
+            yield from _choices(settings.cases)
+        for case, choice in zip(settings.cases, runs(settings.cases), strict=True):
             if errors := list(_conditions(spec, case, broken)):
                 yield from errors
                 continue
-            valued = _valued(spec, settings, case)
+            valued = _valued(spec, settings, case, choice)
             if valued.values is not None and is_for_others(spec_with_override(spec, settings), case):
                 continue
             if condition := _contradiction(valued):
@@ -58,13 +88,27 @@ class _Valued(NamedTuple):
     """A case, its parameters and its conditions; `None` where parameters have no values, which is reported as such."""
 
     case: Case
+    choice: int | None
+    """Of which choice it is one, by its number."""
     values: dict[str, int] | None
     conditions: Conditions | None
+
+
+def _choices(cases: Sequence[Case]) -> Iterator[WavespecError]:
+    for choice in choices(cases):
+        if len(choice) == 1:
+            yield LeastOfOne(choice[0].where_key("least"))
+        elif len(choice) > MOST_COMPARED:
+            yield LongChoice(choice[MOST_COMPARED].where("when"), len(choice))
 
 
 def _conditions(spec: KernelSpec, case: Case, broken: frozenset[str]) -> Iterator[WavespecError]:
     for index, condition in enumerate(case.when):
         yield from check_condition(spec, condition, case.where("when", index), broken)
+    if case.least is not None and case.least.is_condition:
+        yield LeastIsCondition(case.where("least"), case.least)
+    elif case.least is not None:
+        yield from check_asked(spec, case.least, case.where("least"), broken)
 
 
 def _contradiction(valued: _Valued) -> Expression | None:
@@ -75,6 +119,8 @@ def _contradiction(valued: _Valued) -> Expression | None:
 
 def _covers(earlier: _Valued, later: _Valued) -> bool:
     """Whether every call of `later` is one of `earlier` too."""
+    if earlier.choice is not None and earlier.choice == later.choice:
+        return False
     if earlier.case.variants and not set(later.case.variants or ("",)) <= {*earlier.case.variants}:
         return False
     if earlier.conditions is None or later.conditions is None:
@@ -86,9 +132,10 @@ def _covers(earlier: _Valued, later: _Valued) -> bool:
     return later.conditions.imply(earlier.conditions)
 
 
-def _valued(spec: KernelSpec, settings: TargetOverride, case: Case) -> _Valued:
+def _valued(spec: KernelSpec, settings: TargetOverride, case: Case, choice: int | None) -> _Valued:
     values = _values(spec, settings, case)
-    return _Valued(case, values, None if values is None else Conditions(case.when, spec.dims | spec.numbers, values))
+    conditions = None if values is None else Conditions(case.when, spec.dims | spec.numbers, values)
+    return _Valued(case, choice, values, conditions)
 
 
 def _values(spec: KernelSpec, settings: TargetOverride, case: Case) -> dict[str, int] | None:

@@ -170,7 +170,14 @@ def check_condition(
     """What is wrong with a condition on dims, parameters and scalars that was written at `where`."""
     if not condition.is_condition:
         yield NotACondition(where, str(condition))
-    for node in condition.walk():
+    yield from check_asked(spec, condition, where, broken)
+
+
+def check_asked(
+    spec: KernelSpec, expression: Expression, where: Where, broken: frozenset[str]
+) -> Iterator[WavespecError]:
+    """What is wrong with the names in what a call computes of its dims, parameters and scalars, written at `where`."""
+    for node in expression.walk():
         if isinstance(node, Call) and node.function in PLACES:
             yield PlaceOutsideGraph(part_of(where, node), str(node))
         name = getattr(node, "name", None)
@@ -181,4 +188,4 @@ def check_condition(
             yield from check_number(spec, name, part_of(where, node), broken)
         elif name not in (*known, *spec.numbers):
             yield UndefinedName(part_of(where, node), name, "a dim or a parameter", known)
-    yield from refuse_fraction(spec, condition, where)
+    yield from refuse_fraction(spec, expression, where)

@@ -79,7 +79,7 @@ def _sizes(spec: KernelSpec, settings: TargetOverride, override: Override, targe
 def _in_conditions(spec: KernelSpec, settings: TargetOverride) -> frozenset[str]:
     given = (one for part in (spec, settings, *settings.cases) for one in part.constraints or ())
     promised = (one.condition for one in given if isinstance(one, Assume))
-    conditions = (*promised, *(condition for case in settings.cases for condition in case.when))
+    conditions = (*promised, *(condition for case in settings.cases for condition in case.all_asked))
     return frozenset(name for condition in conditions for name in condition.names())
 
 

@@ -259,6 +259,7 @@ def _divisors(spec: KernelSpec) -> Iterator[WavespecError]:
     written += [(one.condition, one.where("condition")) for one in everything if isinstance(one, Assume)]
     for settings in spec.targets.values():
         written += [(one, case.where("when", at)) for case in settings.cases for at, one in enumerate(case.when)]
+        written += [(case.least, case.where("least")) for case in settings.cases if case.least is not None]
     for expression, where in written:
         for node in expression.walk() if expression is not None else ():
             if (divisor := _divisor(node)) is None or any(name not in values for name in divisor.names()):

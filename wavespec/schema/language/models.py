@@ -291,6 +291,15 @@ class Case(Override, Conditional):
     """Numbers of a parameter, for each of which there is a case like this one, in this order:
     `{when: [N <= COLUMNS], each: {COLUMNS: [2048, 3072, 4096]}}` gives rows the smallest tile that they fit."""
 
+    least: Annotated[SpecExpression | None, Field(exclude_if=lambda value: value is None)] = None
+    """What a call takes by this case, a number of sizes and parameters, `ceildiv(tiles, 132) * 350`: of neighbouring
+    cases that have one, and whose conditions hold, the one with the least is taken, the first of several."""
+
+    @property
+    def all_asked(self) -> tuple[Expression, ...]:
+        """All that is computed of a call to choose the case, or not."""
+        return self.when if self.least is None else (*self.when, self.least)
+
     def one_for_each(self) -> Iterator[Case]:
         """The cases that this one stands for."""
         if not self.each:

@@ -14,7 +14,9 @@ _EDITED = {"graph": "Statement", "constraints": "Constraint", "cases": "Case"}
 _DOCS = {
     "extends": "A spec to start from: a relative path inside the project. This file goes over it.",
     "member": "Where `extends` names a family: values of its parameters that tell one of its members from the others.",
-    "let": "Names for expressions, mappings and constraints, which stand for these in the rest of the spec.",
+    "let": "Names for expressions, mappings, constraints and cases, which stand for these in the rest of the spec.",
+    "group": "Of a group: cases that have its conditions in front of theirs, if they have some, and all else that it "
+    "says under what they say.",
     "parts": "Statements with inputs and outputs, which a graph uses as often as it likes: "
     "`name: {part: online_softmax, scores: products}`.",
     "like": "Another target, whose settings these go over.",
@@ -42,13 +44,14 @@ def allow_extends(schema: Schema) -> None:
     schema["required"] = ["apiVersion", "kind"]
     properties["extends"] = {"type": "string", "pattern": r"\.wave\.yaml$", "description": _DOCS["extends"]}
     properties["member"] = _named({"type": ["integer", "string"]}, _DOCS["member"])
-    constraints: Schema = {"type": "array", "items": {"$ref": "#/$defs/Constraint"}}
-    properties["let"] = _named({"anyOf": [{"type": ["number", "string", "object"]}, constraints]}, _DOCS["let"])
+    lists = [{"type": "array", "items": {"$ref": f"#/$defs/{one}"}} for one in ("Constraint", "Case")]
+    properties["let"] = _named({"anyOf": [{"type": ["number", "string", "object"]}, *lists]}, _DOCS["let"])
     properties["parts"] = _named({"$ref": "#/$defs/Part"}, _DOCS["parts"])
     definitions["TargetOverride"]["properties"]["like"] = {"enum": list(TARGETS), "description": _DOCS["like"]}
     _add_parts(definitions)
     for owner in (schema, definitions["TargetOverride"], definitions["Case"], definitions["Part"]):
         _allow_edits(owner, definitions)
+    _allow_groups(definitions)
     _allow_removal(schema)
     schema["if"] = {"required": ["extends"]}
     schema["else"] = whole
@@ -102,6 +105,15 @@ def _allow_edits(owner: Schema, definitions: Schema) -> None:
         lists = written.pop("anyOf", None) or [dict(written)]
         written.clear()
         written |= {**kept, "anyOf": [*lists, {"$ref": f"#/$defs/{edits}"}]}
+
+
+def _allow_groups(definitions: Schema) -> None:
+    """Cases may be groups, of which those inside need no conditions of their own."""
+    case: Schema = definitions["Case"]
+    inner: Schema = {"type": "array", "items": {"$ref": "#/$defs/Case"}, "minItems": 1}
+    lists = [inner, {"type": "string", "pattern": NAME_PATTERN}, {"$ref": "#/$defs/CaseEdits"}]
+    case["properties"]["cases"] = {"description": _DOCS["group"], "anyOf": lists}
+    del case["required"]
 
 
 def _edits(item: str) -> Schema:

@@ -18,8 +18,8 @@ SCHEMA_ID = "urn:wavespec:v1:kernel"
 FAMILY_SCHEMA_ID = "urn:wavespec:v1:family"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_ALIASED = ("at", "constraints", "registers", "waves", "workgroups")
-"""Fields that are constraints, or mappings of numbers and places, for which an alias may stand."""
+_ALIASED = ("at", "cases", "constraints", "registers", "waves", "workgroups")
+"""Fields that are cases, constraints, or mappings of numbers and places, for which an alias may stand."""
 
 Schema = dict[str, Any]
 

@@ -266,9 +266,8 @@ class _Aliases:
 
     def read(self, aliases: Node, root: MappingNode) -> Mapping[str, Node]:
         if not isinstance(aliases, MappingNode):
-            self.errors.append(
-                WrongType(aliases.span, "names with expressions, mappings or constraints (a mapping)", "something else")
-            )
+            expected = "names with expressions, mappings, constraints or cases (a mapping)"
+            self.errors.append(WrongType(aliases.span, expected, "something else"))
             return {}
         if len(aliases.entries) > _MOST:
             self.errors.append(OutOfRange(aliases.span, "let", f"at most {_MOST}", str(len(aliases.entries))))
@@ -279,8 +278,8 @@ class _Aliases:
                 self.errors.append(BadName(entry.key_span, entry.key, problem))
             elif what := taken.get(entry.key):
                 self.errors.append(AliasTaken(entry.key_span, entry.key, what))
-            elif not (_is_flat(entry.value) or _are_constraints(entry.value)):
-                expected = "an expression, a mapping or constraints"
+            elif not (_is_flat(entry.value) or _are_mappings(entry.value)):
+                expected = "an expression, a mapping, constraints or cases"
                 self.errors.append(WrongType(entry.value.span, expected, "something else"))
             else:
                 self.written[entry.key] = entry
@@ -311,11 +310,9 @@ def _is_flat(node: Node) -> bool:
     return isinstance(node, ScalarNode) and not isinstance(node.value, bool | None)
 
 
-def _are_constraints(node: Node) -> bool:
-    """Whether it is a list of mappings, of expressions and of flat mappings as in `hardware: {mma: lanes}`."""
-    if not isinstance(node, SequenceNode):
-        return False
-    return all(isinstance(one, MappingNode) and all(_is_flat(part.value) for part in one.entries) for one in node.items)
+def _are_mappings(node: Node) -> bool:
+    """Whether it is a list of mappings, as of constraints, and cases, are."""
+    return isinstance(node, SequenceNode) and all(isinstance(one, MappingNode) for one in node.items)
 
 
 _SECTIONS = (

@@ -1,0 +1,200 @@
+"""Groups of cases, and choices: of neighbouring cases the one that takes least."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import SMALL
+from wavespec.emit.interface import expression_to_size
+from wavespec.runtime.first_case import FirstCase
+from wavespec.schema import KernelSpec, load, loads
+from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+
+HEAD = "  cpu:\n    params: {BLOCK_M: 24}\n    cases:\n"
+
+
+def with_cases(cases: str) -> KernelSpec:
+    return loads(SMALL.replace("  cpu: {params: {BLOCK_M: 24}}\n", HEAD + cases), "small.wave.yaml")
+
+
+def blocks(cases: str) -> Callable[..., str]:
+    """The tile that a call of M, N, K takes."""
+    found = cases_for_target(with_cases(cases), "cpu")
+    return lambda *sizes: str(case_for_sizes(found, dict(zip("MNK", sizes, strict=True))).spec.params["BLOCK_M"])
+
+
+GROUPED = """\
+      - when: [N % 8 == 0]
+        schedule: {stages: 2}
+        tensors: {a: {space: global}}
+        cases:
+          - {when: [M <= 64], params: {BLOCK_M: 12}}
+          - params: {BLOCK_M: 36}
+            cases:
+              - {when: [K % 16 == 0], schedule: {stages: 3}}
+              - {tensors: {b: {space: global}}}
+      - {when: [M <= 12], params: {BLOCK_M: 12}}
+"""
+WRITTEN_OUT = """\
+      - {when: [N % 8 == 0, M <= 64], params: {BLOCK_M: 12}, schedule: {stages: 2}, tensors: {a: {space: global}}}
+      - {when: [N % 8 == 0, K % 16 == 0], params: {BLOCK_M: 36}, schedule: {stages: 3}, tensors: {a: {space: global}}}
+      - when: [N % 8 == 0]
+        params: {BLOCK_M: 36}
+        schedule: {stages: 2}
+        tensors: {a: {space: global}, b: {space: global}}
+      - {when: [M <= 12], params: {BLOCK_M: 12}}
+"""
+
+
+def test_group_is_its_cases_written_out() -> None:
+    assert with_cases(GROUPED) == with_cases(WRITTEN_OUT)
+
+
+def test_list_of_cases_has_a_name_and_stands_in_several_groups() -> None:
+    tiles = "let:\n  tiles:\n    - {when: [M <= 64], params: {BLOCK_M: 12}}\n    - {params: {BLOCK_M: 36}}\ntargets:\n"
+    text = SMALL.replace(
+        "  cpu: {params: {BLOCK_M: 24}}\n",
+        HEAD
+        + "      - {when: [N % 8 == 0], schedule: {stages: 2}, cases: tiles}\n      - {when: [N % 4 == 0], cases: tiles}\n",
+    ).replace("targets:\n", tiles)
+    cases = loads(text, "small.wave.yaml").targets["cpu"].cases
+    assert [[str(one) for one in case.when] for case in cases] == [
+        ["N % 8 == 0", "M <= 64"],
+        ["N % 8 == 0"],
+        ["N % 4 == 0", "M <= 64"],
+        ["N % 4 == 0"],
+    ]
+    assert [str(case.params["BLOCK_M"]) for case in cases] == ["12", "36", "12", "36"]
+    assert [case.schedule is not None for case in cases] == [True, True, False, False]
+
+
+def test_cases_of_a_group_are_edited_inside_of_it(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "small.wave.yaml").write_text(SMALL.replace("  cpu: {params: {BLOCK_M: 24}}\n", HEAD + GROUPED))
+    edits = '{change: {"N % 8 == 0": {cases: {remove: [M <= 64], change: {case 2: {params: {BLOCK_M: 48}}}}}}}'
+    own = "apiVersion: wavespec/v1\nkind: Kernel\nextends: small.wave.yaml\nname: other\n"
+    (tmp_path / "other.wave.yaml").write_text(f"{own}targets: {{cpu: {{cases: {edits}}}}}\n")
+    cases = load(tmp_path / "other.wave.yaml").targets["cpu"].cases
+    assert [str(case.params["BLOCK_M"]) for case in cases] == ["48", "48", "12"]
+
+
+CHOICE = """\
+      - {when: [N % 8 == 0], params: {BLOCK_M: 12}, least: (M + BLOCK_M - 1) // BLOCK_M * 5}
+      - {when: [N % 8 == 0], params: {BLOCK_M: 24}, least: (M + BLOCK_M - 1) // BLOCK_M * 8}
+      - {when: [N % 8 == 0], params: {BLOCK_M: 60}, least: (M + BLOCK_M - 1) // BLOCK_M * 17}
+"""
+
+
+def test_the_case_that_takes_least_is_taken_and_the_first_of_several() -> None:
+    block = blocks(CHOICE)
+    takes = {12: 5, 24: 8, 60: 17}
+    for m in range(1, 400):
+        numbers = {tile: -(-m // tile) * each for tile, each in takes.items()}
+        assert block(m, 8, 64) == str(min(numbers, key=lambda tile: numbers[tile])), m
+    assert block(100, 9, 64) == "24"  # no condition holds: the target's own
+
+
+APART = """\
+      - {when: [K > 64], params: {BLOCK_M: 12}, least: 3}
+      - {when: [N % 8 == 0, K % 16 == 0], params: {BLOCK_M: 24}, least: 1}
+      - {when: [N >= 100, M != 7], params: {BLOCK_M: 36}, least: 2}
+      - {when: [M < 10, K == 8], params: {BLOCK_M: 48}, least: 2}
+      - {when: [M >= 0], params: {BLOCK_M: 60}, least: 4}
+"""
+
+
+def holding(m: int, n: int, k: int) -> dict[str, int]:
+    """What each case of `APART` takes whose conditions hold."""
+    said = {
+        "12": (k > 64, 3),
+        "24": (n % 8 == 0 and k % 16 == 0, 1),
+        "36": (n >= 100 and m != 7, 2),
+        "48": (m < 10 and k == 8, 2),
+        "60": (True, 4),
+    }
+    return {block: takes for block, (holds, takes) in said.items() if holds}
+
+
+def test_cases_whose_conditions_do_not_hold_are_none_of_the_choice() -> None:
+    block = blocks(APART)
+    for m in (1, 7, 9, 10, 50):
+        for n in (8, 9, 99, 100, 104):
+            for k in (8, 16, 64, 72, 80):
+                takes = holding(m, n, k)
+                assert block(m, n, k) == min(takes, key=lambda one: takes[one]), (m, n, k)
+
+
+def test_a_case_without_a_number_ends_a_choice() -> None:
+    block = blocks(
+        """\
+      - {when: [M > 8], params: {BLOCK_M: 12}, least: 2}
+      - {when: [M > 4], params: {BLOCK_M: 24}, least: 3}
+      - {when: [N == 1], params: {BLOCK_M: 36}}
+      - {when: [M > 2], params: {BLOCK_M: 48}, least: 1}
+      - {when: [M >= 0], params: {BLOCK_M: 60}, least: 0}
+"""
+    )
+    assert [block(m, 1, 8) for m in (9, 5, 3)] == ["12", "24", "36"]
+    assert [block(m, 2, 8) for m in (9, 5, 3, 1)] == ["12", "24", "60", "60"]
+
+
+def test_cases_for_other_kernels_are_none_of_the_choice() -> None:
+    block = blocks(
+        """\
+      - {when: [BLOCK_M == 1], params: {BLOCK_M: 12}, least: 1}
+      - {when: [M > 0], params: {BLOCK_M: 36}, least: 3}
+      - {when: [M > 0], params: {BLOCK_M: 48}, least: 2}
+"""
+    )
+    assert block(5, 5, 8) == "48"
+
+
+def test_machines_without_some_cases_choose_among_the_others() -> None:
+    cases = """\
+      - {when: [M > 0], variants: [x86_64_v4], params: {BLOCK_M: 12}, least: 2}
+      - {when: [M > 1], variants: [x86_64_v4], params: {BLOCK_M: 24}, least: 1}
+      - {when: [M > 0], params: {BLOCK_M: 36}, least: M}
+      - {when: [M > 0], params: {BLOCK_M: 48}, least: 3}
+"""
+    wide, wider, few, many, _ = cases_for_target(with_cases(cases), "cpu")
+    assert [str(one.least) for one in (wide, few)] == [
+        "2 <= 1 + min(1, max(0, 1 - M + 1)) * 2305843009213693952",
+        "M <= 3",
+    ]
+    assert wider.least is None and many.least is None
+
+
+def test_a_spec_with_a_choice_is_read_back_as_it_is() -> None:
+    said = with_cases(CHOICE)
+    assert loads(dump_yaml(said), "small.wave.yaml") == said
+
+
+@pytest.mark.parametrize("cases", [CHOICE, APART])
+def test_a_call_finds_the_case_that_the_compiler_says(cases: str) -> None:
+    found = cases_for_target(with_cases(cases), "cpu")
+    first = FirstCase([[expression_to_size(one, _values(case)) for one in case.conditions] for case in found[:-1]])
+    generator = random.Random(3)
+    for _ in range(300):
+        sizes = {"M": generator.randint(0, 200), "N": generator.randint(0, 120), "K": 8 * generator.randint(0, 12)}
+        assert found[first(sizes)] is case_for_sizes(found, sizes), sizes
+
+
+def _values(case: TargetCase) -> Mapping[str, int]:
+    return {name: int(value.evaluate({})) for name, value in case.spec.params.items() if not value.names()}
+
+
+def test_a_scalar_in_a_number_is_known_before_the_call() -> None:
+    text = SMALL.replace("tensors:", "scalars: {window: {dtype: i32, default: 3}}\ntensors:").replace(
+        "  cpu: {params: {BLOCK_M: 24}}\n",
+        HEAD
+        + "      - {when: [M > 0], params: {BLOCK_M: 12}, least: window}\n"
+        + "      - {when: [M > 0], params: {BLOCK_M: 36}, least: 5}\n",
+    )
+    cases = cases_for_target(loads(text, "small.wave.yaml"), "cpu")
+    taken = [case_for_sizes(cases, {"M": 5, "N": 5, "K": 8, "window": one}).spec.params["BLOCK_M"] for one in (4, 6)]
+    assert [str(one) for one in taken] == ["12", "36"]

@@ -1,0 +1,88 @@
+"""The tree of a kernel goes in; the tree with every group of cases written out, case by case, comes out.
+
+cases:
+  - when: [K % 64 == 0]
+    params: {BLOCK_K: 64}
+    schedule: {waves: {producers: 1}}
+    cases:
+      - {when: [M <= 64], params: {BLOCK_M: 64}, schedule: {stages: 8}}
+      - {params: {BLOCK_M: 128}, schedule: {stages: 6}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from wavespec.diagnostics import WavespecError
+from wavespec.schema.language.errors import WrongType
+from wavespec.schema.reading.merge import merge
+from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, SequenceNode
+
+Report = Callable[[WavespecError], object]
+
+
+def with_cases_of_groups(root: Node, report: Report) -> Node:
+    """The kernel at `root` without groups: each case has the conditions of what it is in, then its own, and of all else
+    what it is in says with its own over it, key by key."""
+    return _changed(root, "targets", lambda targets: _of_each(targets, report))
+
+
+def _of_each(targets: Node, report: Report) -> Node:
+    if not isinstance(targets, MappingNode):
+        return targets
+    entries = (
+        Entry(one.key, one.key_span, _changed(one.value, "cases", lambda cases: _written_out(cases, report)))
+        for one in targets.entries
+    )
+    return MappingNode(tuple(entries), targets.span)
+
+
+def _changed(node: Node, key: str, change: Callable[[Node], Node]) -> Node:
+    if not isinstance(node, MappingNode) or node.get(key) is None:
+        return node
+    entries = (Entry(one.key, one.key_span, change(one.value)) if one.key == key else one for one in node.entries)
+    return MappingNode(tuple(entries), node.span)
+
+
+def _written_out(cases: Node, report: Report) -> Node:
+    if not isinstance(cases, SequenceNode):
+        return cases
+    return SequenceNode(tuple(one for item in cases.items for one in _cases_in(item, report)), cases.span)
+
+
+def _cases_in(item: Node, report: Report) -> Iterator[Node]:
+    """An item of a list of cases, or those that it is a group of."""
+    inner = item.get("cases") if isinstance(item, MappingNode) else None
+    if not isinstance(item, MappingNode) or inner is None:
+        yield item
+        return
+    shared = MappingNode(tuple(one for one in item.entries if one.key != "cases"), item.span)
+    if not isinstance(inner, SequenceNode):
+        report(WrongType(inner.span, "a list of cases", "something else"))
+        return
+    for one in inner.items:
+        if isinstance(one, MappingNode):
+            yield from _cases_in(_joined(shared, one, report), report)
+        else:
+            report(WrongType(one.span, "a case (a mapping)", "something else"))
+
+
+def _joined(shared: MappingNode, own: MappingNode, report: Report) -> MappingNode:
+    conditions = _conditions(shared, own)
+    made = merge(shared, own, report)
+    assert isinstance(made, MappingNode)
+    entries = (
+        Entry(one.key, one.key_span, conditions) if one.key == "when" and conditions is not None else one
+        for one in made.entries
+    )
+    return MappingNode(tuple(entries), own.span)
+
+
+def _conditions(shared: MappingNode, own: MappingNode) -> SequenceNode | None:
+    """Those of both; None where not both are lists, of which one is what there is."""
+    outer, inner = shared.get("when"), own.get("when")
+    if not isinstance(outer, SequenceNode):
+        return None
+    if inner is None:  # what is said of the conditions is said of the case, not of all that share them
+        return SequenceNode(outer.items, own.span)
+    return SequenceNode((*outer.items, *inner.items), inner.span) if isinstance(inner, SequenceNode) else None
