@@ -27,8 +27,8 @@ def test_print_parse_print(kernel: Kernel) -> None:
     verify(again)
 
 
-def test_roles_with_buffers_of_their_own_are_read_back() -> None:
-    roles = WaveRoles(1, "in_turn", (24, 240), buffers=(("bias", 1), ("mask", 3)))
+def test_roles_with_what_else_waves_do_are_read_back() -> None:
+    roles = WaveRoles(1, "in_turn", (24, 240), buffers=(("bias", 1), ("mask", 3)), early_wait=True)
     kernel = tile_kernel()
     kernel = replace(kernel, distribution=replace(kernel.distribution, roles=roles))
     assert parse_kernel(print_kernel(kernel)) == kernel

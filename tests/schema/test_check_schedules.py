@@ -92,3 +92,10 @@ def test_what_a_base_says_is_no_mistake_of_the_spec_that_extends_it(tmp_path: Pa
     child.write_text(f"{head}targets: {{gfx942: {{schedule: {{auto: modulo, waves: {{order: ping_pong}}}}}}}}\n")
     with pytest.raises(WavespecError, match=r"child\.wave\.yaml:5:31: error\[useless-setting\]: 'auto'"):
         load(child)
+
+
+@pytest.mark.parametrize("waves", ["early_wait: true", "producers: 1, order: in_parts, early_wait: true"])
+def test_an_early_wait_for_what_no_step_waits_for_is_a_mistake(waves: str) -> None:
+    spec = text(OWN, f"schedule: {{stages: 2, waves: {{{waves}}}}}\nonly: [sm_90]\n")
+    with pytest.raises(WavespecError, match=r"\[useless-setting\]: 'early_wait'"):
+        useless(spec, CPU)

@@ -179,7 +179,8 @@ class WaveRoles:
 
     ``together``: all other waves work on one tile; ``in_parts``: they do, and issue most of a step's last product
     between the arithmetic of the next; ``in_turn``: they do, and issue their products one behind the other;
-    ``ping_pong``: they take turns, a tile each.  ``registers``: of a lane of a producer and of the others, 0 = as
+    ``ping_pong``: they take turns, a tile each.  ``early_wait``: they wait for a step's last product as soon as lanes
+    have told each other of the sums of the next.  ``registers``: of a lane of a producer and of the others, 0 = as
     compiled.  ``buffers``: copies of the tiles of tensors that lanes read beside products; ``where_buffers``: the place
     of one in the spec.
     """
@@ -191,6 +192,7 @@ class WaveRoles:
     registers_span: Span | None = field(default=None, compare=False)
     buffers: tuple[tuple[str, int], ...] = ()
     where_buffers: Callable[..., Where] = field(default=_nowhere, compare=False)
+    early_wait: bool = False
 
 
 @node

@@ -137,10 +137,12 @@ class _KernelReader(ExprReader):
         if self.accept("roles"):
             producers, order = self.integer(), self.take("name")
             orders: dict[str, WaveOrder] = {one: one for one in get_args(WaveOrder)}
+            early = self.accept("early_wait")
             registers, buffers = (self.integer(), self.integer()), list[tuple[str, int]]()
             while self.accept("buffers"):
                 buffers.append((self.take("name"), self.integer()))
-            roles = WaveRoles(producers, orders.get(order, "together"), registers, buffers=tuple(buffers))
+            known = orders.get(order, "together")
+            roles = WaveRoles(producers, known, registers, buffers=tuple(buffers), early_wait=early)
         auto = self.take("name") if self.accept("auto") else ""
         schedules: list[LoopSchedule] = []
         while self.accept("schedule"):

@@ -71,7 +71,8 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
         text += " fitted"
     if plan.roles != WaveRoles():
         roles = plan.roles
-        text += f" roles {roles.producers} {roles.order} {roles.registers[0]} {roles.registers[1]}"
+        early = " early_wait" if roles.early_wait else ""
+        text += f" roles {roles.producers} {roles.order}{early} {roles.registers[0]} {roles.registers[1]}"
         text += "".join(f" buffers {name_text(name)} {count}" for name, count in roles.buffers)
     text += f" auto {plan.auto}" if plan.auto else ""
     return [*lines, text, *(_schedule_text(schedule) for schedule in plan.schedules)]

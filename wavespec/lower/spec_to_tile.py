@@ -258,4 +258,5 @@ def _roles(schedule: Schedule) -> WaveRoles:
         waves.span_of("registers"),
         tuple(waves.buffers.items()),
         functools.partial(waves.where_key, "buffers"),
+        waves.early_wait,
     )

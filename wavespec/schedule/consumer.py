@@ -40,11 +40,11 @@ from wavespec.schedule.buffer_ring import (
 )
 from wavespec.schedule.carried_rounds import with_rounds
 from wavespec.schedule.decode_ahead import decode_ahead
-from wavespec.schedule.errors import ProductInOnePart, StagedOutsideLoop
+from wavespec.schedule.errors import NoEarlyWait, ProductInOnePart, StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.issue_in_turn import first_turn, issued_in_turn
 from wavespec.schedule.multiply_as_decoded import multiply_as_decoded, multiply_decoded
-from wavespec.schedule.overlapped_products import issues_in_parts, overlapped_products
+from wavespec.schedule.overlapped_products import issues_in_parts, overlapped_products, waits_early
 from wavespec.schedule.ping_pong import TurnsNotPossible
 from wavespec.schedule.read_beside_sums import is_read_beside, read_ahead
 from wavespec.schedule.taken_numbers import told
@@ -85,6 +85,8 @@ class Consumer:
         roles = self.kernel.distribution.roles
         if roles.order == "in_parts" and not any(issues_in_parts(inner) for op in ops for inner in op.walk()):
             raise ProductInOnePart(roles.span)
+        if roles.early_wait and not any(waits_early(inner) for op in ops for inner in op.walk()):
+            raise NoEarlyWait(roles.span)
         ops = (*(first_turn(self.kernel, ring) for ring in self.in_turn), *ops)
         if any(op.is_(BULK_STORE) for op in self.kernel.walk()):
             ops = (*ops, in_first_lane(self.kernel, make("bulk_wait", pending=0)))

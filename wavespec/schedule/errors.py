@@ -23,6 +23,15 @@ class ProductInOnePart(WavespecError, code="product-in-one-part"):
         )
 
 
+class NoEarlyWait(WavespecError, code="no-early-wait"):
+    def __init__(self, where: Where) -> None:
+        super().__init__(
+            where,
+            "No step has lanes tell each other of sums, and arithmetic with both behind that, beside a product.",
+            hints=["Leave 'early_wait' out."],
+        )
+
+
 class ScheduleTakesRegisters(WavespecError, code="schedule-takes-registers"):
     """``overlap``: whether the spec has steps of the loop overlap, which takes some."""
 

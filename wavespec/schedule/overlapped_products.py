@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from wavespec.ir.expr import Expr, const, less, maximum, minimum
-from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
+from wavespec.ir.kernel import Kernel, Op, Region, Value, WaveRoles, attribute_pairs
 from wavespec.ir.rewriting import copied, substituted
 from wavespec.ir.thread_ops import (
+    BROADCAST,
     FOR,
     IF,
     MMA_ASYNC,
@@ -21,6 +22,7 @@ from wavespec.ir.thread_ops import (
     SIGNAL_ARRIVE,
     SIGNAL_WAIT,
 )
+from wavespec.schedule.behind_joins import behind_joins
 from wavespec.schedule.buffer_ring import trips
 
 _SPARE = 2 / 3
@@ -84,11 +86,11 @@ def _overlapped(kernel: Kernel, parts: Sequence[tuple[Op, ...]], fresh: Callable
         behind.append(whole["lower"] + step - minimum(before[-1], 1) * step)
         before.append(before[-1] + trips(whole))
     starts, writing = parts[0][0].operands, iter(known)
-    in_parts = kernel.distribution.roles.order == "in_parts"
+    roles = kernel.distribution.roles
 
     def written(loop: Op) -> _Loops:
         at = kernel.symbol(loop["induction"])
-        return _Loops(next(writing), replace(loop, operands=starts), at, fresh, in_parts=in_parts)
+        return _Loops(next(writing), replace(loop, operands=starts), at, fresh, roles)
 
     writers = [[written(loop) for loop in part] for part in parts]
     found = [*writers[0][0].starts()]
@@ -104,7 +106,7 @@ def _overlapped(kernel: Kernel, parts: Sequence[tuple[Op, ...]], fresh: Callable
             found += (others,) if writer.step.issue else _in_pairs(others, writer.at, fresh)
             carried = found[-1].results
     whole = replace(last, operands=starts).with_(lower=parts[-1][0]["lower"])
-    writer = _Loops(known[-1], whole, kernel.symbol(whole["induction"]), fresh)
+    writer = _Loops(known[-1], whole, kernel.symbol(whole["induction"]), fresh, roles)
     return *found, writer.last(carried[-len(known[-1].handed) :], before[-2])
 
 
@@ -131,6 +133,23 @@ def _keeps_all(kernel: Kernel, step: _Step) -> bool:
         for ops in (step.issue, step.product)
     )
     return any(kernel.memory(name).buffers == 2 for name in first & last)
+
+
+def waits_early(op: Op) -> bool:
+    """Whether a step of a loop computes behind its last wait with more than the sums that it is for."""
+    ops = op.body.ops if op.is_(FOR) else ()
+    waits = [number for number, one in enumerate(ops) if one.is_(MMA_WAIT)]
+    if not waits:
+        return False
+    products, last = _names(one.result for one in ops if one.is_(MMA_ASYNC)), ops[waits[-1]]
+    pairs = zip(last.operands, last.results, strict=True)
+    told = {result.name for value, result in pairs if value.name not in products}
+    for one in ops[waits[-1] + 1 :]:
+        if not told.isdisjoint(_names(one.operands)):
+            if not one.is_(MOVES | BROADCAST) and len(one.operands) > 1:
+                return True
+            told |= _names(one.results)
+    return False
 
 
 def issues_in_parts(op: Op) -> bool:
@@ -292,8 +311,8 @@ def _users(ops: Sequence[Op], names: set[str], with_: Sequence[Op]) -> list[Op]:
 class _Loops:
     """Writes the three loops; values of a step are ``names``, what they are called where they are made."""
 
-    def __init__(self, step: _Step, loop: Op, at: Expr, fresh: Callable[[str], str], *, in_parts: bool = False) -> None:
-        self.step, self.loop, self.at, self.fresh, self.in_parts = step, loop, at, fresh, in_parts
+    def __init__(self, step: _Step, loop: Op, at: Expr, fresh: Callable[[str], str], roles: WaveRoles) -> None:
+        self.step, self.loop, self.at, self.fresh, self.roles = step, loop, at, fresh, roles
         sums = _names(step.wait.results)
         carried = list(zip(loop.operands, loop.body.arguments, loop.body.yields, loop.results, strict=True))
         self.own = [one for one in carried if one[2].name not in sums]
@@ -330,19 +349,22 @@ class _Loops:
         loop, step, names, before = self.loop, self.step, dict[str, Value](), dict[str, Value]()
         arguments = self._new((argument for _, argument, _, _ in self.own), names)
         handed = self._new(step.handed, before)
+        parts = behind_joins(step.middle, _names(step.guarded)) if self.roles.early_wait else None
         issue = self._copied(step.issue, names)
         product = self._copied(step.product, before, late=True)
-        middle = _awaiting_one_more(self._copied(step.middle, names))
-        if self.in_parts:
+        again = [op for op in self._copied(step.product[:1], before, late=True) if parts and op.is_(SIGNAL_WAIT)]
+        middle = _awaiting_one_more(self._copied(parts.joins if parts else step.middle, names))
+        if self.roles.order == "in_parts":
             product, middle = _in_parts(product, middle)
         product += self._copied(step.give, names)
-        tied = tuple(names[value.name] for value in step.guarded)
+        guarded = parts.told if parts else step.guarded
+        tied = tuple(names[value.name] for value in guarded)
         sums = tuple(before[value.name] for value in step.wait.operands)
-        results = (*self._new(step.wait.results, before), *self._new(step.guarded, names))
+        results = (*self._new(step.wait.results, before), *self._new(guarded, names))
         wait = replace(step.wait, operands=(*sums, *tied), results=results)
         names |= {argument.name: before[value.name] for _, argument, value, _ in self.sums}
-        body = (*issue, *product, *middle, wait, *self._copied((step.release,), before, late=True))
-        body += self._copied(step.late, names)
+        body = (*issue, *product, *middle, wait, *again, *self._copied((step.release,), before, late=True))
+        body += self._copied((*(parts.behind if parts else ()), *step.late), names)
         made = (*(value for _, _, value, _ in self.own), *step.handed)
         region = Region((*arguments, *handed), body, tuple(names[value.name] for value in made))
         ends = (*(result for _, _, _, result in self.own), *self._new(step.handed, {}))

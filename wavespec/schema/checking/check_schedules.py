@@ -99,6 +99,13 @@ def _of_producers(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator
     if schedule.waves is not None and schedule.waves.order in _BESIDE_PRODUCERS and not schedule.waves.producers:
         why = f"waves issue products {_BESIDE_PRODUCERS[schedule.waves.order]} beside one that only copies"
         yield ("waves", "order"), why, "Add 'producers: 1', or leave it out."
+    if schedule.waves is not None and schedule.waves.early_wait:
+        if not schedule.waves.producers:
+            why = "waves wait early beside one that only copies"
+            yield ("waves", "early_wait"), why, "Add 'producers: 1', or leave it out."
+        elif schedule.waves.order in ("in_parts", "ping_pong"):
+            why = f"with 'order: {schedule.waves.order}' no step has the last product of the one before to wait for"
+            yield ("waves", "early_wait"), why, "Leave it out, or 'order'."
 
 
 def _of_loops(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Found]:

@@ -136,6 +136,9 @@ class WaveSchedule(SpecModel):
     """`together`: the waves that compute share one tile. `in_parts`: they do, and issue most of the last product of a
     step between the arithmetic of the next one, beside `producers`. `in_turn`: they share a tile, and in each step of a
     loop issue their products one behind the other, beside `producers`. `ping_pong`: they take turns at multiplying."""
+    early_wait: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
+    """Whether waves that share a tile wait for the last product of a step as soon as lanes of the next one have told
+    each other of its sums, in front of what they make of both, beside `producers`."""
     registers: WaveRegisters | None = None
     """How the registers are shared between producers and the others; absent: evenly."""
     buffers: Annotated[dict[Name, Annotated[int, Field(ge=1, le=32)]], Field(max_length=16)] = Field(
