@@ -83,11 +83,3 @@ def test_waves_of_groups_have_whole_rows_of_memory_as_far_as_there_is_room(width
 def test_groups_of_any_number_build() -> None:
     """Vectors of more steps than a tile had left of those in the table were refused."""
     assert check_builds([loads(GROUPS)], ["cpu"]) == [()]
-
-
-def test_rows_of_a_tile_share_quotients_along_its_columns() -> None:
-    tensors = "tensors: {x: {shape: [A, B], dtype: f32}, y: {shape: [M, N], dtype: f32, role: output}}\n"
-    graph = 'graph: [a: {read: x, dims: [M, N], at: {A: M, B: "N // 3"}}, {write: a, to: y}]\n'
-    spec = f"{HEAD}dims: {{A: {{}}, B: {{}}, M: {{equals: A}}, N: {{equals: B}}}}\n{tensors}{graph}"
-    assert tiles(loads(spec), "cpu", A=64, B=900)["M"] == 16
-    assert tiles(loads(spec.replace("N // 3", "N + 3")), "cpu", A=64, B=900)["M"] == 4

@@ -34,7 +34,6 @@ from wavespec.schema.plans.graph_roles import with_tiled_loops
 from wavespec.schema.plans.own_columns import with_own_columns
 from wavespec.schema.plans.roles import Roles
 from wavespec.schema.plans.tiles import Tiles, has_producers, takes_columns_for_rows, tiles_of
-from wavespec.schema.plans.values_of_rows import has_quotients
 from wavespec.schema.products_before import product_alone
 from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
@@ -225,7 +224,7 @@ class _Plan:
         """Whether waves have whole vectors of an entry, whose tiles may be smaller than it says, and all of their
         columns where it is for these alone."""
         tiles = self._tiles(entry, limits)
-        if "short" in entry and tiles.waves[self.roles.columns] < entry["wave"]["columns"]:
+        if "short" in entry and tiles.waves.get(self.roles.columns, 0) < entry["wave"]["columns"]:
             return False
         vectors = {self.roles.dim_of(role): number for role, number in entry.get("vector", {}).items()}
         waves = {dim: tiles.waves.get(dim, tiles.tiles.get(dim, 0)) for dim in vectors if dim} if tiles.waves else {}
@@ -376,7 +375,6 @@ class _Plan:
             "rows_laid": str(int(roles.rows in before)),
             "columns_laid": str(int(roles.columns in before)),
             "mapped": str(int(bool(roles.mapped))),
-            "divided": str(int(has_quotients(self.spec.graph))),
             "pixels": str(int(roles.pixels)),
             "direct": str(int(roles.bits == _ALONG_ANY or (roles.bits < _ALONG_ANY and roles.pixels))),
             "single": str(int(roles.single)),

@@ -1,11 +1,10 @@
-"""A graph and roles of its dims go in; how much of a value a row has, and how places are found, come out."""
+"""A graph and roles of its dims go in; how much of a value a row has, and what elements are counted in, come out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
 
-from wavespec.schema.language.expressions import Binary
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.ops import Op, Read, Write, Written, every
 from wavespec.schema.plans.roles import Roles
@@ -33,9 +32,3 @@ def counted_dims(spec: KernelSpec, ops: Sequence[Op]) -> tuple[str, ...]:
         return ()
     tensor = spec.tensors[names.pop()]
     return tensor.shape if tensor.dtype == "i32" else ()
-
-
-def has_quotients(ops: Sequence[Op]) -> bool:
-    """Whether the places of an element that is read are quotients or remainders."""
-    places = (place for op in every(Read, ops) for place in op.at.values())
-    return any(isinstance(part, Binary) and part.op in ("//", "%") for place in places for part in place.walk())
