@@ -77,7 +77,7 @@ graph:
 def test_waves_of_groups_have_whole_rows_of_memory_as_far_as_there_is_room(width: int, wave: int) -> None:
     """Parts of a row from each of many rows are not fetched ahead."""
     spec = loads(GROUPS.replace("value: 8", f"value: {width}"))
-    assert waves(spec, "cpu", S=99, G=32)["G"] == wave
+    assert waves(spec, "cpu", S=999, G=32)["G"] == wave
 
 
 def test_groups_of_any_number_build() -> None:
