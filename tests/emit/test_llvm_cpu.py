@@ -53,6 +53,16 @@ def test_the_first_step_does_not_read_the_output() -> None:
     )
 
 
+@pytest.mark.parametrize("machine", [AVX512, AVX2], ids=lambda machine: machine.variant)
+def test_sums_of_whole_tiles_are_read_before_any_is_stored(machine: Machine) -> None:
+    """A load waits for an earlier store to the same place of another page, where rows that are a power of 2 apart are."""
+    module = text(machine)
+    words = re.findall("arith.addf|vector.store", module[module.rindex("scf.for") :])
+    sums = words.index("vector.store")
+    assert sums >= 6
+    assert words[sums : 2 * sums] == ["vector.store"] * sums
+
+
 def test_output_lines_are_announced() -> None:
     assert count(text(AVX512), "memref.prefetch") == 24
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.schema.test_planned import HEAD, ROUTING, tiles
+from tests.schema.test_planned import HEAD, ROUTING, tiles, waves
+from wavespec.check_builds import check_builds
 from wavespec.schema.load import loads
 from wavespec.schema.plans.find_roles import roles_of
 
@@ -54,3 +55,31 @@ def test_what_is_looked_up_for_each_row_is_in_one_tile(rows: int, columns: int, 
 
 def test_one_row_has_tiles_of_one() -> None:
     assert tiles(loads(ROUTING), "cpu", T=1, E=128, K=4096, D=1000)["T"] == 1
+
+
+GROUPS = (
+    HEAD
+    + """
+dims: {S: {}, G: {}, D: {value: 8}}
+tensors: {x: {shape: [S, G, D], dtype: f32}, y: {shape: [G], dtype: f32, role: output}}
+graph:
+  - none: {register: [G], dtype: f32, value: 0}
+  - sums:
+      iterate: S
+      carry: {total: none}
+      body: [part: {read: x}, total: {sum: part, dim: [S, D], init: total}]
+  - {write: sums.total, to: y}
+"""
+)
+
+
+@pytest.mark.parametrize(("width", "wave"), [(8, 32), (64, 32), (128, 1)])
+def test_waves_of_groups_have_whole_rows_of_memory_as_far_as_there_is_room(width: int, wave: int) -> None:
+    """Parts of a row from each of many rows are not fetched ahead."""
+    spec = loads(GROUPS.replace("value: 8", f"value: {width}"))
+    assert waves(spec, "cpu", S=999, G=32)["G"] == wave
+
+
+def test_groups_of_any_number_build() -> None:
+    """Vectors of more steps than a tile had left of those in the table were refused."""
+    assert check_builds([loads(GROUPS)], ["cpu"]) == [()]

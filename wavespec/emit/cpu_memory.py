@@ -178,11 +178,18 @@ class CpuMemory(Emitter):
         self._accumulated([op])
 
     def _accumulated(self, ops: Sequence[Op]) -> None:
-        """Sums into memory.  Each value is read, added and stored on its own, so that few of them need a register at a time."""
+        """Sums into memory, each read, added and stored on its own, so that few need a register at a time.  Those of a
+        tensor that registers hold are all read before any is stored: rows that are a power of 2 apart begin at the same
+        place of a page, and a load waits for an earlier store to such a place."""
+        size = sum(op.operands[0].vector.elements * op.operands[0].vector.dtype.bytes for op in ops)
+        has_rows = all(self.function.memory_of(op).space == "global" for op in ops)
+        fit = has_rows and size <= self.machine.vector_bytes * self.machine.vector_registers
 
         def form(*, masked: bool, add: bool) -> list[str]:
-            for op in ops:
-                self._accumulate_one(op, self.function.memory_of(op), masked=masked, add=add)
+            for some in [ops] if fit and not masked else [[op] for op in ops]:
+                given = [self._sum_into(op, masked) if add else self.function.whole(op.operands[0]) for op in some]
+                for op, value in zip(some, given, strict=True):
+                    self._reach(op, op["mask"], masked, store=value)
             return []
 
         def inside() -> list[str]:
@@ -200,19 +207,20 @@ class CpuMemory(Emitter):
         else:
             inside()
 
-    def _accumulate_one(self, op: Op, memory: Memory, *, masked: bool, add: bool) -> None:
-        vector, offset = op.operands[0].vector, self.function.buffered(op, memory)
-        value = self.function.whole(op.operands[0])
+    def _sum_into(self, op: Op, masked: bool) -> str:
+        """What an operation adds, with what the memory holds."""
+        vector, value = op.operands[0].vector, self.function.whole(op.operands[0])
+        before = self._reach(op, (*op["mask"], *op["onto"]), masked)
+        add, type_ = "arith.addf" if vector.dtype.is_float else "arith.addi", vector_type(vector.dtype, vector.elements)
+        return self.text.op(f"{add} {value}, {before} : {type_}")
 
-        def access(mask: Mask, store: str = "") -> str:
-            if masked:
-                return self._masked(memory, offset, vector.elements, mask, op["valid"], store)
-            return self._plain(memory, offset, vector.elements, store)
-
-        if add:
-            before, type_ = access((*op["mask"], *op["onto"])), vector_type(vector.dtype, vector.elements)
-            value = self.text.op(f"arith.{'addf' if vector.dtype.is_float else 'addi'} {value}, {before} : {type_}")
-        access(op["mask"], value)
+    def _reach(self, op: Op, mask: Mask, masked: bool, *, store: str = "") -> str:
+        """Load from where an operation adds up, or store there."""
+        memory, elements = self.function.memory_of(op), op.operands[0].vector.elements
+        offset = self.function.buffered(op, memory)
+        if masked:
+            return self._masked(memory, offset, elements, mask, op["valid"], store)
+        return self._plain(memory, offset, elements, store)
 
     def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
         start, bytes_ = self._start(memory), self.indices.integer(offset * memory.dtype.bytes, 64)

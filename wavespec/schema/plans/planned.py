@@ -217,8 +217,20 @@ class _Plan:
             return False
         if "parts" in entry.get("schedule", {}) and not self._has_room_for_parts(entry, limits):
             return False
+        if not self._has_whole_waves(entry, limits):
+            return False
         is_split = "split" in entry.get("schedule", {}).get("workgroups", {})
         return not is_split or bool(self.roles.products) or not self._tiles(entry, limits).are_smaller
+
+    def _has_whole_waves(self, entry: _Entry, limits: _Entry) -> bool:
+        """Whether waves have whole vectors of an entry, whose tiles may be smaller than it says, and all of their
+        columns where it is for these alone."""
+        tiles = self._tiles(entry, limits)
+        if "short" in entry and tiles.waves.get(self.roles.columns, 0) < entry["wave"]["columns"]:
+            return False
+        vectors = {self.roles.dim_of(role): number for role, number in entry.get("vector", {}).items()}
+        waves = {dim: tiles.waves.get(dim, tiles.tiles.get(dim, 0)) for dim in vectors if dim} if tiles.waves else {}
+        return all(elements % vectors[dim] == 0 for dim, elements in waves.items())
 
     def _has_room_for_parts(self, entry: _Entry, limits: _Entry) -> bool:
         """Whether who joins what parts have found has room for all of what is whole, of some parts."""

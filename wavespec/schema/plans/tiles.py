@@ -232,9 +232,10 @@ class _Fitted:
     def of_short_dims(
         self, tiles: Mapping[str, int], waves: Mapping[str, int]
     ) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """Tiles and waves with at most `short` words of a value that has all of a dim, on machines that say so: what is
-        beyond registers goes to memory and back, element by element of a step. Those that lie side by side fill one."""
-        roles, most, step = self.roles, self.limits.get("short"), dict(tiles)
+        """Tiles and waves with at most `short` words of a value that has all of a dim, on machines that say so, or as
+        many as the entry says: what is beyond registers goes to memory and back, element by element of a step. Those
+        that lie side by side fill one."""
+        roles, most, step = self.roles, self.entry.get("short", self.limits.get("short")), dict(tiles)
         if most is None or roles.products or roles.ordered or not roles.whole:
             return tiles, waves
         # A wave has all of the tile along a dim that has no wave.
