@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["add_broadcast", "add_broadcast_raw"]
 
@@ -71,6 +79,8 @@ def add_broadcast(x: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
             return out
     if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(b, "requires_grad", False)):
         raise no_backward("add_broadcast", x=x, b=b)
+    if not is_dynamo_compiling():
+        check_tensors("add_broadcast", ("y",), x=x, b=b, out=out)
     if out is None:
         return _add_broadcast_op(x, b)
     _add_broadcast_out_op(x, b, out)

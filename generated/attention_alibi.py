@@ -15,6 +15,7 @@ from wavespec.runtime import (
     DirectCalls,
     KernelSet,
     ScalarParameter,
+    check_tensors,
     define_operator,
     no_backward,
     no_member,
@@ -96,6 +97,8 @@ def attention_alibi(
     inputs = (q, k, v, slope)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_alibi", q=q, k=k, v=v, slope=slope)
+    if not is_dynamo_compiling():
+        check_tensors("attention_alibi", ("o",), q=q, k=k, v=v, slope=slope, out=out)
     if out is None:
         return _attention_alibi_op(q, k, v, slope, scale)
     _attention_alibi_out_op(q, k, v, slope, out, scale)

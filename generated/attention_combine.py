@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward
+from wavespec.runtime import KernelSet, check_tensors, define_operator, no_backward
 
 __all__ = ["attention_combine", "attention_combine_raw"]
 
@@ -52,6 +52,8 @@ def attention_combine(part: Tensor, total: Tensor, top: Tensor, *, out: Tensor |
     inputs = (part, total, top)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_combine", part=part, total=total, top=top)
+    if not is_dynamo_compiling():
+        check_tensors("attention_combine", ("o",), part=part, total=total, top=top, out=out)
     if out is None:
         return _attention_combine_op(part, total, top)
     _attention_combine_out_op(part, total, top, out)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, ScalarParameter, define_operator, no_backward
+from wavespec.runtime import KernelSet, ScalarParameter, check_tensors, define_operator, no_backward
 
 __all__ = ["attention_f32", "attention_f32_raw"]
 
@@ -68,6 +68,8 @@ def attention_f32(
     inputs = (q, k, v)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_f32", q=q, k=k, v=v)
+    if not is_dynamo_compiling():
+        check_tensors("attention_f32", ("o",), q=q, k=k, v=v, out=out)
     if out is None:
         return _attention_f32_op(q, k, v, scale)
     _attention_f32_out_op(q, k, v, out, scale)

@@ -15,6 +15,7 @@ from wavespec.runtime import (
     DirectCalls,
     KernelSet,
     ScalarParameter,
+    check_tensors,
     define_operator,
     no_backward,
     no_member,
@@ -95,6 +96,8 @@ def attention_gqa(
     inputs = (q, k, v)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_gqa", q=q, k=k, v=v)
+    if not is_dynamo_compiling():
+        check_tensors("attention_gqa", ("o",), q=q, k=k, v=v, out=out)
     if out is None:
         return _attention_gqa_op(q, k, v, scale)
     _attention_gqa_out_op(q, k, v, out, scale)

@@ -15,6 +15,7 @@ from wavespec.runtime import (
     PLAIN_TYPES,
     KernelSet,
     ScalarParameter,
+    check_tensors,
     define_operator,
     no_backward,
     no_member,
@@ -148,6 +149,8 @@ def attention_masked(
     inputs = (q, k, v)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_masked", q=q, k=k, v=v)
+    if not is_dynamo_compiling():
+        check_tensors("attention_masked", ("o",), q=q, k=k, v=v, out=out)
     if out is None:
         return _attention_masked_op(q, k, v, mask, scale, soft_cap, window)
     _attention_masked_out_op(q, k, v, mask, out, scale, soft_cap, window)

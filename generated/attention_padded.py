@@ -15,6 +15,7 @@ from wavespec.runtime import (
     DirectCalls,
     KernelSet,
     ScalarParameter,
+    check_tensors,
     define_operator,
     no_backward,
     no_member,
@@ -97,6 +98,8 @@ def attention_padded(
     inputs = (q, k, v, count)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_padded", q=q, k=k, v=v, count=count)
+    if not is_dynamo_compiling():
+        check_tensors("attention_padded", ("o",), q=q, k=k, v=v, count=count, out=out)
     if out is None:
         return _attention_padded_op(q, k, v, count, scale)
     _attention_padded_out_op(q, k, v, count, out, scale)

@@ -15,6 +15,7 @@ from wavespec.runtime import (
     DirectCalls,
     KernelSet,
     ScalarParameter,
+    check_tensors,
     define_operator,
     no_backward,
     no_member,
@@ -101,6 +102,17 @@ def attention_paged(
     inputs = (q, keys, values, page, count)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_paged", q=q, keys=keys, values=values, page=page, count=count)
+    if not is_dynamo_compiling():
+        check_tensors(
+            "attention_paged",
+            ("o",),
+            q=q,
+            keys=keys,
+            values=values,
+            page=page,
+            count=count,
+            out=out,
+        )
     if out is None:
         return _attention_paged_op(q, keys, values, page, count, scale)
     _attention_paged_out_op(q, keys, values, page, count, out, scale)

@@ -15,6 +15,7 @@ from wavespec.runtime import (
     PLAIN_TYPES,
     KernelSet,
     ScalarParameter,
+    check_tensors,
     define_operator,
     no_backward,
     no_member,
@@ -135,6 +136,17 @@ def attention_ragged(
     inputs = (q, k, v, q_starts, k_starts)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("attention_ragged", q=q, k=k, v=v, q_starts=q_starts, k_starts=k_starts)
+    if not is_dynamo_compiling():
+        check_tensors(
+            "attention_ragged",
+            ("o",),
+            q=q,
+            k=k,
+            v=v,
+            q_starts=q_starts,
+            k_starts=k_starts,
+            out=out,
+        )
     if out is None:
         return _attention_ragged_op(q, k, v, q_starts, k_starts, mask, scale)
     _attention_ragged_out_op(q, k, v, q_starts, k_starts, mask, out, scale)

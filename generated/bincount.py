@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward
+from wavespec.runtime import KernelSet, check_tensors, define_operator, no_backward
 
 __all__ = ["bincount", "bincount_raw"]
 
@@ -45,6 +45,8 @@ def bincount(counts: Tensor, x: Tensor) -> Tensor:
         getattr(counts, "requires_grad", False) or getattr(x, "requires_grad", False)
     ):
         raise no_backward("bincount", counts=counts, x=x)
+    if not is_dynamo_compiling():
+        check_tensors("bincount", (), counts=counts, x=x)
     _bincount_op(counts, x)
     return counts
 

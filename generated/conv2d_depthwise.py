@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["conv2d_depthwise", "conv2d_depthwise_raw"]
 
@@ -81,6 +89,8 @@ def conv2d_depthwise(x: Tensor, w: Tensor, *, out: Tensor | None = None) -> Tens
             return out
     if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(w, "requires_grad", False)):
         raise no_backward("conv2d_depthwise", x=x, w=w)
+    if not is_dynamo_compiling():
+        check_tensors("conv2d_depthwise", ("y",), x=x, w=w, out=out)
     if out is None:
         return _conv2d_depthwise_op(x, w)
     _conv2d_depthwise_out_op(x, w, out)

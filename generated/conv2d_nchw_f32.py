@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward
+from wavespec.runtime import KernelSet, check_tensors, define_operator, no_backward
 
 __all__ = ["conv2d_nchw_f32", "conv2d_nchw_f32_raw"]
 
@@ -61,6 +61,8 @@ def conv2d_nchw_f32(x: Tensor, w: Tensor, *, out: Tensor | None = None) -> Tenso
             return out
     if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(w, "requires_grad", False)):
         raise no_backward("conv2d_nchw_f32", x=x, w=w)
+    if not is_dynamo_compiling():
+        check_tensors("conv2d_nchw_f32", ("y",), x=x, w=w, out=out)
     if out is None:
         return _conv2d_nchw_f32_op(x, w)
     _conv2d_nchw_f32_out_op(x, w, out)

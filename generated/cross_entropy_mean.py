@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["cross_entropy_mean", "cross_entropy_mean_raw"]
 
@@ -79,6 +87,8 @@ def cross_entropy_mean(
         getattr(loss, "requires_grad", False) or getattr(target, "requires_grad", False)
     ):
         raise no_backward("cross_entropy_mean", loss=loss, target=target)
+    if not is_dynamo_compiling():
+        check_tensors("cross_entropy_mean", ("mean", "total"), loss=loss, target=target, out=out)
     if out is None:
         return _cross_entropy_mean_op(loss, target)
     _cross_entropy_mean_out_op(loss, target, *out)

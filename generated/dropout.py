@@ -15,6 +15,7 @@ from wavespec.runtime import (
     DirectCalls,
     KernelSet,
     ScalarParameter,
+    check_tensors,
     define_operator,
     no_backward,
     no_member,
@@ -94,6 +95,8 @@ def dropout(x: Tensor, *, p: float = 0.5, seed: int = 0, out: Tensor | None = No
             (p, seed) = _member(x).scalars(p, seed)
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("dropout", x=x)
+    if not is_dynamo_compiling():
+        check_tensors("dropout", ("y",), x=x, out=out)
     if out is None:
         return _dropout_op(x, p, seed)
     _dropout_out_op(x, out, p, seed)

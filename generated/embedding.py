@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["embedding", "embedding_raw"]
 
@@ -72,6 +80,8 @@ def embedding(token: Tensor, table: Tensor, *, out: Tensor | None = None) -> Ten
         getattr(token, "requires_grad", False) or getattr(table, "requires_grad", False)
     ):
         raise no_backward("embedding", token=token, table=table)
+    if not is_dynamo_compiling():
+        check_tensors("embedding", ("y",), token=token, table=table, out=out)
     if out is None:
         return _embedding_op(token, table)
     _embedding_out_op(token, table, out)

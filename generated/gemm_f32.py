@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward
+from wavespec.runtime import KernelSet, check_tensors, define_operator, no_backward
 
 __all__ = ["gemm_f32", "gemm_f32_raw"]
 
@@ -48,6 +48,8 @@ def gemm_f32(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
             return out
     if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False)):
         raise no_backward("gemm_f32", a=a, b=b)
+    if not is_dynamo_compiling():
+        check_tensors("gemm_f32", ("c",), a=a, b=b, out=out)
     if out is None:
         return _gemm_f32_op(a, b)
     _gemm_f32_out_op(a, b, out)

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["grouped_gemm", "grouped_gemm_raw"]
 
@@ -74,6 +82,8 @@ def grouped_gemm(x: Tensor, w: Tensor, offsets: Tensor, *, out: Tensor | None = 
     inputs = (x, w, offsets)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("grouped_gemm", x=x, w=w, offsets=offsets)
+    if not is_dynamo_compiling():
+        check_tensors("grouped_gemm", ("y",), x=x, w=w, offsets=offsets, out=out)
     if out is None:
         return _grouped_gemm_op(x, w, offsets)
     _grouped_gemm_out_op(x, w, offsets, out)

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["linear_swiglu", "linear_swiglu_raw"]
 
@@ -64,6 +72,8 @@ def linear_swiglu(x: Tensor, a: Tensor, b: Tensor, *, out: Tensor | None = None)
     inputs = (x, a, b)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("linear_swiglu", x=x, a=a, b=b)
+    if not is_dynamo_compiling():
+        check_tensors("linear_swiglu", ("y",), x=x, a=a, b=b, out=out)
     if out is None:
         return _linear_swiglu_op(x, a, b)
     _linear_swiglu_out_op(x, a, b, out)

@@ -11,7 +11,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    PLAIN_TYPES,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["matmul_layouts", "matmul_layouts_raw"]
 
@@ -87,6 +95,8 @@ def matmul_layouts(
             return out
     if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False)):
         raise no_backward("matmul_layouts", a=a, b=b)
+    if not is_dynamo_compiling():
+        check_tensors("matmul_layouts", ("c",), a=a, b=b, out=out)
     if out is None:
         return _matmul_layouts_op(a, b, layout)
     _matmul_layouts_out_op(a, b, layout, out)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward
+from wavespec.runtime import KernelSet, check_tensors, define_operator, no_backward
 
 __all__ = ["matmul_tf32", "matmul_tf32_raw"]
 
@@ -49,6 +49,8 @@ def matmul_tf32(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
             return out
     if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False)):
         raise no_backward("matmul_tf32", a=a, b=b)
+    if not is_dynamo_compiling():
+        check_tensors("matmul_tf32", ("c",), a=a, b=b, out=out)
     if out is None:
         return _matmul_tf32_op(a, b)
     _matmul_tf32_out_op(a, b, out)

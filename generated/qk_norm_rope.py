@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["qk_norm_rope", "qk_norm_rope_raw"]
 
@@ -79,6 +87,8 @@ def qk_norm_rope(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, *, out: Te
     inputs = (x, weight, cos, sin)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("qk_norm_rope", x=x, weight=weight, cos=cos, sin=sin)
+    if not is_dynamo_compiling():
+        check_tensors("qk_norm_rope", ("y",), x=x, weight=weight, cos=cos, sin=sin, out=out)
     if out is None:
         return _qk_norm_rope_op(x, weight, cos, sin)
     _qk_norm_rope_out_op(x, weight, cos, sin, out)

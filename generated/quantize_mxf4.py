@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward
+from wavespec.runtime import KernelSet, check_tensors, define_operator, no_backward
 
 __all__ = ["quantize_mxf4", "quantize_mxf4_raw"]
 
@@ -55,6 +55,8 @@ def quantize_mxf4(x: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tup
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("quantize_mxf4", x=x)
+    if not is_dynamo_compiling():
+        check_tensors("quantize_mxf4", ("y", "scale"), x=x, out=out)
     if out is None:
         return _quantize_mxf4_op(x)
     _quantize_mxf4_out_op(x, *out)

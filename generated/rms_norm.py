@@ -15,6 +15,7 @@ from wavespec.runtime import (
     DirectCalls,
     KernelSet,
     ScalarParameter,
+    check_tensors,
     define_operator,
     no_backward,
     no_member,
@@ -95,6 +96,8 @@ def rms_norm(x: Tensor, weight: Tensor, *, eps: float = 1e-06, out: Tensor | Non
         getattr(x, "requires_grad", False) or getattr(weight, "requires_grad", False)
     ):
         raise no_backward("rms_norm", x=x, weight=weight)
+    if not is_dynamo_compiling():
+        check_tensors("rms_norm", ("y",), x=x, weight=weight, out=out)
     if out is None:
         return _rms_norm_op(x, weight, eps)
     _rms_norm_out_op(x, weight, out, eps)

@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["rope", "rope_raw"]
 
@@ -76,6 +84,8 @@ def rope(x: Tensor, cos: Tensor, sin: Tensor, *, out: Tensor | None = None) -> T
     inputs = (x, cos, sin)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("rope", x=x, cos=cos, sin=sin)
+    if not is_dynamo_compiling():
+        check_tensors("rope", ("y",), x=x, cos=cos, sin=sin, out=out)
     if out is None:
         return _rope_op(x, cos, sin)
     _rope_out_op(x, cos, sin, out)

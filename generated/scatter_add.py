@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward
+from wavespec.runtime import KernelSet, check_tensors, define_operator, no_backward
 
 __all__ = ["scatter_add", "scatter_add_raw"]
 
@@ -44,6 +44,8 @@ def scatter_add(y: Tensor, row: Tensor, x: Tensor) -> Tensor:
     inputs = (y, row, x)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("scatter_add", y=y, row=row, x=x)
+    if not is_dynamo_compiling():
+        check_tensors("scatter_add", (), y=y, row=row, x=x)
     _scatter_add_op(y, row, x)
     return y
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward
+from wavespec.runtime import KernelSet, check_tensors, define_operator, no_backward
 
 __all__ = ["searchsorted", "searchsorted_raw"]
 
@@ -51,6 +51,8 @@ def searchsorted(table: Tensor, x: Tensor, *, out: Tensor | None = None) -> Tens
         getattr(table, "requires_grad", False) or getattr(x, "requires_grad", False)
     ):
         raise no_backward("searchsorted", table=table, x=x)
+    if not is_dynamo_compiling():
+        check_tensors("searchsorted", ("places",), table=table, x=x, out=out)
     if out is None:
         return _searchsorted_op(table, x)
     _searchsorted_out_op(table, x, out)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward
+from wavespec.runtime import KernelSet, check_tensors, define_operator, no_backward
 
 __all__ = ["sequence_length", "sequence_length_raw"]
 
@@ -51,6 +51,8 @@ def sequence_length(tokens: Tensor, stop: Tensor, *, out: Tensor | None = None) 
         getattr(tokens, "requires_grad", False) or getattr(stop, "requires_grad", False)
     ):
         raise no_backward("sequence_length", tokens=tokens, stop=stop)
+    if not is_dynamo_compiling():
+        check_tensors("sequence_length", ("lengths",), tokens=tokens, stop=stop, out=out)
     if out is None:
         return _sequence_length_op(tokens, stop)
     _sequence_length_out_op(tokens, stop, out)

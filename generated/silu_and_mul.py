@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["silu_and_mul", "silu_and_mul_raw"]
 
@@ -71,6 +79,8 @@ def silu_and_mul(x: Tensor, *, out: Tensor | None = None) -> Tensor:
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("silu_and_mul", x=x)
+    if not is_dynamo_compiling():
+        check_tensors("silu_and_mul", ("y",), x=x, out=out)
     if out is None:
         return _silu_and_mul_op(x)
     _silu_and_mul_out_op(x, out)

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["softmax", "softmax_raw"]
 
@@ -67,6 +75,8 @@ def softmax(x: Tensor, *, out: Tensor | None = None) -> Tensor:
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("softmax", x=x)
+    if not is_dynamo_compiling():
+        check_tensors("softmax", ("y",), x=x, out=out)
     if out is None:
         return _softmax_op(x)
     _softmax_out_op(x, out)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward
+from wavespec.runtime import KernelSet, check_tensors, define_operator, no_backward
 
 __all__ = ["sparsemax", "sparsemax_raw"]
 
@@ -51,6 +51,8 @@ def sparsemax(x: Tensor, *, out: Tensor | None = None) -> Tensor:
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("sparsemax", x=x)
+    if not is_dynamo_compiling():
+        check_tensors("sparsemax", ("y",), x=x, out=out)
     if out is None:
         return _sparsemax_op(x)
     _sparsemax_out_op(x, out)

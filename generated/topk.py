@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import DirectCalls, KernelSet, define_operator, no_backward, no_member, no_tensor
+from wavespec.runtime import (
+    DirectCalls,
+    KernelSet,
+    check_tensors,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["topk", "topk_raw"]
 
@@ -71,6 +79,8 @@ def topk(x: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor
             return out
     if torch.is_grad_enabled() and getattr(x, "requires_grad", False):
         raise no_backward("topk", x=x)
+    if not is_dynamo_compiling():
+        check_tensors("topk", ("values", "indices"), x=x, out=out)
     if out is None:
         return _topk_op(x)
     _topk_out_op(x, *out)
