@@ -44,7 +44,7 @@ class SeparateOperands(Pass):
         if not reads:
             return kernel
         fresh, values = fresh_names(kernel), dict[tuple[str, _Way], Value]()
-        staged = laid_down_values(kernel, machine)
+        staged = laid_down_values(kernel)
         for op in reads:
             first, *others = several[op.result.name]
             values[op.result.name, first] = op.result
@@ -56,7 +56,7 @@ def _with_direct_reads(kernel: Kernel, ways: dict[str, dict[_Way, None]], machin
     """The kernel with reads outside of loops marked that no product takes, where products take others of the tensor."""
     reads = [op for op in kernel.walk() if op.is_(READ) and kernel.memory(op["memory"]).staged]
     multiplied = {op["memory"] for op in reads if {*ways.get(op.result.name, {})} - {_OTHER}}
-    computed = laid_down_values(kernel, machine) if multiplied else frozenset[str]()
+    computed = laid_down_values(kernel) if multiplied else frozenset[str]()
 
     def is_beside(op: Op) -> bool:
         if not op.is_(READ) or op["memory"] not in multiplied or op.result.name in computed:
