@@ -110,7 +110,8 @@ class _Cutting:
         whole = [op for op in ops if op.is_(MMA) and op["k"] == dim]
         again = {id(op) for op in _done_again(ops)}
         fits = all(id(op) in again for op in ops if op.is_(READ) and strips.has(op.result))
-        reads = {op.result.name for op in (*ops, *outside.values()) if op.is_(READ) and not _along_any(op, strips)}
+        plain = [op for op in (*ops, *outside.values()) if op.is_(READ) and not any(map(strips.has, op.operands))]
+        reads = {op.result.name for op in plain}
         fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
         return strips if fits and all(can_be_cut(op, strips) for op in ops if op not in whole) else None
 
@@ -148,10 +149,6 @@ class _Cutting:
 
 def _values(op: Op) -> tuple[Value, ...]:
     return (*op.results, *op.operands)
-
-
-def _along_any(op: Op, strips: Strips) -> bool:
-    return any(map(strips.has, op.operands))
 
 
 def _done_again(ops: Sequence[Op]) -> Iterator[Op]:
