@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import const, minimum
-from wavespec.ir.kernel import Op, Value
+from wavespec.ir.expr import Expr, const, minimum
+from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.names import wave_name
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.contexts import ThreadContext
@@ -33,7 +33,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if is_shared:
         load = meet_in_cluster(context, op, found, waves, lanes_alike=True, by_lanes=True)
         parts = [load(0, const(rank)) for rank in range(kernel.cluster)]
-        own = [load(number, kernel.symbol("lane") % kernel.cluster) for number in range(len(found))]
+        own = [load(number, _part_of_lane(kernel, kernel.cluster)) for number in range(len(found))]
         found = _joined(op, context, in_pairs(build, "maximum", parts, hint), own, kernel.cluster, is_all=True)
     for result, value in zip(op.results, found, strict=True):
         context.fragments[result.name] = (build.cast(value, result.tile.dtype, result.name),)
@@ -41,39 +41,49 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
 def _of_waves(op: Op, context: ThreadContext, found: Sequence[Value], wave: str, *, is_all: bool) -> list[Value]:
     build, kernel, hint = context.build, context.kernel, op.node or op.results[1].name
-    count, lane = dict(kernel.waves)[wave], kernel.symbol("lane")
-    bits = (count - 1).bit_length()
+    count = dict(kernel.waves)[wave]
     if kernel.launched is None:
         largest, total = part_of_each_lane(context, found, wave, hint)
-        whole = _over_lanes(build, "maximum", largest, bits, hint)
+        whole = _over_lanes(build, "maximum", largest, count, hint)
     else:
         of_all = functools.partial(build.reduce, "maximum", hint=hint)
         (some, *_), load = parts_of_launched(context, found, (-math.inf, 0.0), hint, of_all)
         whole = in_pairs(build, "maximum", some, hint)
-        largest, total = (load(number, minimum(lane % (1 << bits), count - 1)) for number in range(len(found)))
-    if count < 1 << bits:
-        total = build.pad(total, lane % (1 << bits), 0, const(count), 0.0)
-    return _joined(op, context, whole, (largest, total), 1 << bits, is_all=is_all)
+        largest, total = (load(number, _part_of_lane(kernel, count)) for number in range(len(found)))
+    return _joined(op, context, whole, (largest, total), count, is_all=is_all)
+
+
+def _part_of_lane(kernel: Kernel, count: int) -> Expr:
+    """Which of so many parts a lane has, in groups of a power of two of them: lanes beyond have the last one again."""
+    return minimum(kernel.symbol("lane") % _lanes_of(count), count - 1)
+
+
+def _lanes_of(count: int) -> int:
+    """Lanes that join so many parts."""
+    return 1 << (count - 1).bit_length()
 
 
 def _joined(
     op: Op, context: ThreadContext, whole: Value, own: Sequence[Value], count: int, *, is_all: bool
 ) -> list[Value]:
-    """The largest of all, and the sum of all: each of so many lanes has a part of it, and multiplies that by the power
-    of what the part's largest is less than that of all.
+    """The largest of all, and the sum of all: each of ``count`` lanes has a part of it, and multiplies that by the
+    power of what the part's largest is less than that of all.
 
     A row without a finite element has no sum; a part of one has 0, as others may have such.
     """
     build, (largest, total), hint = context.build, own, op.node or op.results[1].name
+    if count < _lanes_of(count):  # nothing counts twice
+        lane = context.kernel.symbol("lane") % _lanes_of(count)
+        total = build.pad(total, lane, 0, const(count), 0.0)
     least = build.constant(LEAST, DTYPES["f32"], 1)
     base = whole if is_all else build.elementwise("maximum", whole, least, hint=hint)
     less = build.elementwise("sub", build.elementwise("maximum", largest, least, hint=hint), base, hint=hint)
     power = function_of(context, op["function"], less, fast=op["fast"], hint=hint)
     scaled = build.elementwise("mul", total, power, hint=hint)
-    return [whole, _over_lanes(build, "add", scaled, (count - 1).bit_length(), hint)]
+    return [whole, _over_lanes(build, "add", scaled, count, hint)]
 
 
-def _over_lanes(build: ThreadBuilder, function: str, value: Value, bits: int, hint: str) -> Value:
-    for bit in range(bits):
+def _over_lanes(build: ThreadBuilder, function: str, value: Value, count: int, hint: str) -> Value:
+    for bit in range((count - 1).bit_length()):
         value = build.elementwise(function, value, build.shuffle(value, 1 << bit), hint=hint)
     return value
