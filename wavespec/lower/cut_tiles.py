@@ -94,8 +94,9 @@ class _Cutting:
         return min(found, key=lambda strips: self._written_out(plain, strips), default=None)
 
     def _written_out(self, ops: Sequence[Op], strips: Strips) -> int:
-        is_cut = {id(op): any(map(strips.has, _values(op))) for op in ops}
-        return sum(self._vectors(op) * (strips.width if is_cut[id(op)] else strips.tile) for op in ops)
+        """Vectors, times elements of the tile along the dim, so that all numbers are whole."""
+        elements = (strips.width if any(map(strips.has, _values(op))) else strips.tile for op in ops)
+        return sum(self._vectors(op) * count for op, count in zip(ops, elements, strict=True))
 
     def _along(
         self, dim: str, tile: int, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]
