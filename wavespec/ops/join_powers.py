@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import Expr, const, minimum
-from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Op, Value
 from wavespec.ir.names import wave_name
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.elementwise import function_of
 from wavespec.ops.parts_of_cluster import meet_in_cluster
-from wavespec.ops.parts_of_waves import part_of_each_lane, parts_of_launched
+from wavespec.ops.parts_of_waves import lanes_of_parts, part_of_each_lane, part_of_lane, parts_of_launched
 from wavespec.ops.reduce import in_pairs
 
 LEAST = -3.4028234663852886e38
@@ -33,7 +33,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if is_shared:
         load = meet_in_cluster(context, op, found, waves, lanes_alike=True, by_lanes=True)
         parts = [load(0, const(rank)) for rank in range(kernel.cluster)]
-        own = [load(number, _part_of_lane(kernel, kernel.cluster)) for number in range(len(found))]
+        own = [load(number, part_of_lane(kernel, kernel.cluster)) for number in range(len(found))]
         found = _joined(op, context, in_pairs(build, "maximum", parts, hint), own, kernel.cluster, is_all=True)
     for result, value in zip(op.results, found, strict=True):
         context.fragments[result.name] = (build.cast(value, result.tile.dtype, result.name),)
@@ -49,18 +49,8 @@ def _of_waves(op: Op, context: ThreadContext, found: Sequence[Value], wave: str,
         of_all = functools.partial(build.reduce, "maximum", hint=hint)
         (some, *_), load = parts_of_launched(context, found, (-math.inf, 0.0), hint, of_all)
         whole = in_pairs(build, "maximum", some, hint)
-        largest, total = (load(number, _part_of_lane(kernel, count)) for number in range(len(found)))
+        largest, total = (load(number, part_of_lane(kernel, count)) for number in range(len(found)))
     return _joined(op, context, whole, (largest, total), count, is_all=is_all)
-
-
-def _part_of_lane(kernel: Kernel, count: int) -> Expr:
-    """Which of so many parts a lane has, in groups of a power of two of them: lanes beyond have the last one again."""
-    return minimum(kernel.symbol("lane") % _lanes_of(count), count - 1)
-
-
-def _lanes_of(count: int) -> int:
-    """Lanes that join so many parts."""
-    return 1 << (count - 1).bit_length()
 
 
 def _joined(
@@ -72,8 +62,8 @@ def _joined(
     A row without a finite element has no sum; a part of one has 0, as others may have such.
     """
     build, (largest, total), hint = context.build, own, op.node or op.results[1].name
-    if count < _lanes_of(count):  # nothing counts twice
-        lane = context.kernel.symbol("lane") % _lanes_of(count)
+    if count < lanes_of_parts(count):  # nothing counts twice
+        lane = context.kernel.symbol("lane") % lanes_of_parts(count)
         total = build.pad(total, lane, 0, const(count), 0.0)
     least = build.constant(LEAST, DTYPES["f32"], 1)
     base = whole if is_all else build.elementwise("maximum", whole, least, hint=hint)
