@@ -100,6 +100,21 @@ def test_a_cluster_adds_up_what_all_waves_of_its_workgroups_have() -> None:
     np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
 
 
+@pytest.mark.parametrize("order", ["forward", 0])
+def test_sums_of_a_workgroup_that_goes_on_with_a_tile_are_not_where_that_is_copied_to(order: Order) -> None:
+    gemm = replace(
+        BOXES,
+        tile=(64, 128, 64),
+        schedule="waves: {producers: 1}, workgroups: {persistent: true, count: 1}",
+        dims=("", "multiple_of: 8", "multiple_of: 8"),
+    )
+    with pytest.raises(WavespecError, match="shared-memory-exceeded"):
+        lower(sharing(replace(gemm, stages=6), 16), NVIDIA)
+    report, expected = run(sharing(gemm, 16), NVIDIA, {"M": 130, "N": 256, "K": 256}, order=order)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
+
+
 def test_a_shared_last_round_has_room_for_what_each_wave_has() -> None:
     gemm = replace(BOXES, schedule="waves: {producers: 1}, workgroups: {last_round: 4}")
     kernel = lower(sharing(gemm, 32), NVIDIA, after="share-last-round")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,17 @@ def test_sums_are_those_of_the_largest_element_of_all(workgroups: str, columns: 
         largest = wide.max(1)
         expected = np.log(np.exp(wide - largest[:, None]).sum(1)) + largest
     np.testing.assert_allclose(report.tensors["y"], expected, rtol=2e-6, atol=2e-6)
+
+
+def test_each_of_three_workgroups_counts_once() -> None:
+    """Lanes join parts in groups of a power of two, the fourth of which has the part of the third."""
+    machine = replace(NVIDIA, clusters={3: 44})
+    kernel = rows(f"split: 3, {FITTED}", ("max: 1024", "max: 3072"), machine=machine)
+    x = np.random.default_rng(0).normal(0, 3, (2, 3000)).astype(np.float32)
+    report = simulate(kernel, machine, {"x": x}, {"M": 2, "N": 3000})
+    assert report.ok, report.render()
+    expected = np.log(np.exp(x.astype(np.float64)).sum(1))
+    np.testing.assert_allclose(report.tensors["y"], expected, rtol=2e-6)
 
 
 @pytest.mark.parametrize(

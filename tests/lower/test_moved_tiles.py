@@ -13,6 +13,7 @@ from tests.kernels import subjects
 from tests.lower.gemms import NVIDIA
 from tests.sim.planted_bugs import Bug, altered
 from wavespec.ir.kernel import Kernel
+from wavespec.ops.moved_writes import moved_in_pieces
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.schema.resolve import resolve_params
@@ -138,6 +139,17 @@ def test_rows_that_are_written_in_pieces(written: str, rows: int) -> None:
     kernel = check("start + M", written)
     assert {op["box"][0] for op in kernel.walk() if op.name == "bulk_store"} == ({rows} if rows else set())
     assert any(op.name == "store" and op["memory"] == "y" for op in kernel.walk()), "partial tiles"
+
+
+def test_tiles_that_begin_within_a_block_are_not_written_in_pieces() -> None:
+    text = SPEC.replace("READ", "start + M").replace("WRITTEN", "M // 16 * 17 + M % 16 + G * 80")
+    text = text.replace("  - row: {read: rows}\n", "").replace("  rows: {shape: [G, M], dtype: i32}\n", "")
+    kernel = lower(loads(text), FEW, after="promote-shared")
+    (write,) = (op for op in kernel.walk() if op.name == "write")
+    for first, rows in ((0, 16), (32, 16), (8, 0)):
+        later = write.with_(origin=tuple((dim, at + first if dim == "M" else at) for dim, at in write["origin"]))
+        found = moved_in_pieces(later, kernel)
+        assert (found.rows if found else 0) == rows
 
 
 def test_pieces_in_another_order_show() -> None:

@@ -55,6 +55,10 @@ CHOSEN_OF_TILES = (
     '%c = mma %a, %b, %acc {instruction = "mma_m16n8k16_f16", k = "K", m = "M", n = "N"} : tile<M: 32, N: 32, f32>\n'
 )
 WAVE_SUM = '%total = wave_sum %c {dim = "K"} : tile<M: 32, N: 32, f32>\n'
+CLUSTER_SUM = (
+    '%all = cluster_sum %c {{{}index = [0], memory = "s", origin = (("M", [0],),), signal = "s", width = 4}} : '
+    "tile<M: 32, N: 32, f32>\n"
+)
 USED = "%used = cast {} : tile<M: 32, N: 32, f16>\n"
 
 PLACED = '(("M", [wg0*32],), ("K", [at_K],),)'
@@ -254,6 +258,7 @@ def test_a_kernel_that_has_it_and_one_that_has_not(one: Property) -> None:
     ("one", "kernel"),
     [
         (properties.unit_dims_are_dropped, BATCHES.kernel(A + B + SUM + MMA)),
+        (properties.waves_are_summed_up, SHARING.kernel(CHOSEN_OF_TILES + CLUSTER_SUM.format('dim = "K", '))),
         (properties.unit_dims_are_dropped, BATCHES.kernel(A + '%r = reduce %a {dim = "M", divided = false, function = "add"} : tile<K, f16>')),
         (properties.reads_are_for_one_use, TILES.kernel(A + B + SUM + CHOSEN + CHOSEN.replace("%c", "%d"))),
         (properties.loops_have_several_steps, TILES.kernel(steps("33"))),
@@ -274,6 +279,7 @@ def test_what_it_leaves_alone(one: Property, kernel: Kernel) -> None:
     ("one", "kernel", "message"),
     [
         (properties.products_have_instructions, TILES.kernel(A + B + SUM + MMA), "it names no instruction"),
+        (properties.waves_are_summed_up, SHARING.kernel(CHOSEN_OF_TILES + CLUSTER_SUM.format("")), "'cluster_sum': %c is the sum of one wave"),
         (properties.edges_are_masked, TILES.kernel(masked('("K",)')), "no bounds along 'M'"),
         (properties.edges_are_masked, TILES.kernel(masked('("M",)', end="K - K%16")), "no bounds along 'K'"),
         (properties.edges_are_masked, FIXED.kernel(masked('("M",)', end="100")), "no bounds along 'K'"),

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.kernels import Subject, subjects
+from tests.kernels import Subject, subjects, tensor_to_elements
 from tests.sim.plan_variations import simulated
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -39,6 +39,20 @@ def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> No
     kernel = lower(subject.cases("sm_90")[number].spec, HOPPER)
     inputs = subject.inputs(sizes)
     subject.check(inputs, simulated(subject, kernel, HOPPER, subject.complete(sizes), inputs), sizes)
+
+
+def test_lanes_read_staged_weights_and_hand_on_sums_without_bank_conflicts() -> None:
+    """Neighbouring rows of a swizzled tile would have two lanes ask a bank at once for weights."""
+    kernels = (lower(subject.cases("sm_90")[number].spec, HOPPER) for subject, number in WITH_PRODUCERS)
+    kernel = next(one for one in kernels if any(memory.over for memory in one.memories) and one.cluster == 1)
+    subject, sizes = DECODING[0], {"M": 9, "N": 72, "K": 1024}
+    names = (name for name, tensor in subject.spec.tensors.items() if tensor.role == "input")
+    inputs = zip(names, subject.inputs(sizes), strict=True)
+    arrays = {name: tensor_to_elements(tensor, subject.spec.tensors[name].dtype) for name, tensor in inputs}
+    found = simulate(kernel, HOPPER, arrays, subject.complete(sizes)).bank_conflicts
+    shown = {name.partition(" (")[0]: ratio for name, ratio in found.items()}
+    assert shown["load @w.shared"] == 1
+    assert {ratio for name, ratio in shown.items() if name.endswith(".parts")} == {1}
 
 
 def test_these_are_the_cases() -> None:

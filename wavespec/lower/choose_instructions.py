@@ -100,8 +100,8 @@ class ChooseInstructions(Pass):
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
             tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
             longer runs of the output's contiguous dim (wider stores), but where `WalkRows` lays down rows.
-            Instructions that read shared memory themselves are for kernels with waves that only copy, and what is
-            computed is their first operand, or both are.
+            Instructions that read shared memory themselves are for kernels with waves that only copy, unless other
+            waves share out what a product sums over; what is computed is their first operand, or both are.
     Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint,
             or at the mma that names its instruction; ``not-matrices`` at the mma; ``roles-not-possible`` at the
             schedule's waves; ``operand-not-contiguous`` at the read;
@@ -201,7 +201,8 @@ def _ways(kernel: Kernel, op: Op, row: MatrixInstruction, dims: tuple[str, str])
 
 
 def _waves_share(kernel: Kernel, k: str) -> bool:
-    """Whether several waves have each a part of the elements that a product sums over."""
+    """Whether several waves have each a part of the elements that a product sums over: asked before it has an
+    instruction, which `waves_of_sum` looks at."""
     steps = {split.dim: split.tile for split in kernel.distribution.loops}
     return any(split.dim == k and split.tile < steps.get(k, 0) for split in kernel.distribution.waves)
 

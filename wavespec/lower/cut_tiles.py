@@ -94,8 +94,9 @@ class _Cutting:
         return min(found, key=lambda strips: self._written_out(plain, strips), default=None)
 
     def _written_out(self, ops: Sequence[Op], strips: Strips) -> int:
-        is_cut = {id(op): any(map(strips.has, _values(op))) for op in ops}
-        return sum(self._vectors(op) * (strips.width if is_cut[id(op)] else strips.tile) for op in ops)
+        """Vectors, times elements of the tile along the dim, so that all numbers are whole."""
+        elements = (strips.width if any(map(strips.has, _values(op))) else strips.tile for op in ops)
+        return sum(self._vectors(op) * count for op, count in zip(ops, elements, strict=True))
 
     def _along(
         self, dim: str, tile: int, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]
@@ -110,7 +111,8 @@ class _Cutting:
         whole = [op for op in ops if op.is_(MMA) and op["k"] == dim]
         again = {id(op) for op in _done_again(ops)}
         fits = all(id(op) in again for op in ops if op.is_(READ) and strips.has(op.result))
-        reads = {op.result.name for op in (*ops, *outside.values()) if op.is_(READ) and not _along_any(op, strips)}
+        plain = [op for op in (*ops, *outside.values()) if op.is_(READ) and not any(map(strips.has, op.operands))]
+        reads = {op.result.name for op in plain}
         fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
         return strips if fits and all(can_be_cut(op, strips) for op in ops if op not in whole) else None
 
@@ -148,10 +150,6 @@ class _Cutting:
 
 def _values(op: Op) -> tuple[Value, ...]:
     return (*op.results, *op.operands)
-
-
-def _along_any(op: Op, strips: Strips) -> bool:
-    return any(map(strips.has, op.operands))
 
 
 def _done_again(ops: Sequence[Op]) -> Iterator[Op]:

@@ -23,22 +23,22 @@ _LINE_BYTES, _SWIZZLED_BYTES, _SWIZZLED_ROWS = 128, (32, 64), 8
 _STEPS = CAST | ELEMENTWISE
 
 
-def decoded_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
+def decoded_values(kernel: Kernel) -> frozenset[str]:
     """Values beside waves that only copy that products alone use, and that follow element by element from what is read:
     boxes of its tensors are staged, and lanes read there what they decode."""
-    operands = (value for op in _products(kernel, machine) for value in op.operands[:2])
+    operands = (value for op in _products(kernel) for value in op.operands[:2])
     alone = frozenset(name for value in operands for name in _chain(kernel, value))
-    return alone | _shared_values(kernel, machine) | laid_down_values(kernel, machine)
+    return alone | _shared_values(kernel) | laid_down_values(kernel)
 
 
-def kept_operands(kernel: Kernel, machine: Machine) -> frozenset[str]:
+def kept_operands(kernel: Kernel) -> frozenset[str]:
     """Those of them that stay in registers, from where their product takes them: each lane decodes what it needs.
 
     No others where waves share what they would decode, each all of it, or where both operands are decoded: what both
     waves have of one is laid down, and then the other is as well, so that products need no registers but their sums.
     """
-    found, shared = set[str](), _shared_values(kernel, machine)
-    for op in _products(kernel, machine):
+    found, shared = set[str](), _shared_values(kernel)
+    for op in _products(kernel):
         value, other = op.operands[:2][::-1] if _is_swapped(op) else op.operands[:2]
         alone = kernel.waves_along(op["m"] if _is_swapped(op) else op["n"]) == 1
         is_alone = bool(_chain(kernel, value))
@@ -100,23 +100,23 @@ def operands_of_lanes(kernel: Kernel, machine: Machine) -> dict[str, str]:
     return found
 
 
-def laid_down_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
+def laid_down_values(kernel: Kernel) -> frozenset[str]:
     """Values that follow element by element from what is read, and that waves lay down where the matrix unit takes the
     other operand of a product from."""
-    products = _products(kernel, machine)
+    products = _products(kernel)
     return frozenset[str]().union(*(read_behind(kernel, op.operands[0 if _is_swapped(op) else 1]) for op in products))
 
 
-def _shared_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
+def _shared_values(kernel: Kernel) -> frozenset[str]:
     """Values that several products take from registers, such as parts of a number, and all that they follow from.
     Nothing else uses them but such products, and what is decoded of them."""
     behind = [
         follows
-        for op in _products(kernel, machine)
+        for op in _products(kernel)
         if kernel.waves_along(op["m" if _is_swapped(op) else "n"]) == 1
         if (follows := read_behind(kernel, op.operands[1 if _is_swapped(op) else 0]))
     ]
-    used = _uses_beside_registers(kernel, machine)
+    used = _uses_beside_registers(kernel)
     while True:
         found = frozenset[str]().union(*behind)
         kept = [one for one in behind if all(used.get(name, set[str]()) <= found for name in one)]
@@ -125,10 +125,9 @@ def _shared_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
         behind = kept
 
 
-def _products(kernel: Kernel, machine: Machine) -> list[Op]:
-    """Those of instructions that read shared memory themselves."""
-    products = [op for op in kernel.walk() if op.is_(MMA)] if kernel.distribution.roles.producers else []
-    return products
+def _products(kernel: Kernel) -> list[Op]:
+    """Those beside waves that only copy, whether a matrix unit reads shared memory or lanes read it for them."""
+    return [op for op in kernel.walk() if op.is_(MMA)] if kernel.distribution.roles.producers else []
 
 
 def _chain(kernel: Kernel, operand: Value) -> set[str]:
@@ -151,13 +150,13 @@ def _is_swapped(product: Op) -> bool:
     return product["instruction"].endswith(":swapped")
 
 
-def _uses_beside_registers(kernel: Kernel, machine: Machine) -> dict[str, set[str]]:
+def _uses_beside_registers(kernel: Kernel) -> dict[str, set[str]]:
     """What is made of each value, by name, but products that take it from registers."""
     used: dict[str, set[str]] = {}
-    by_unit = {id(op) for op in _products(kernel, machine)}
+    products = {id(op) for op in _products(kernel)}
     for op in kernel.walk():
         made = {value.name for value in op.results} or {op.name}
-        left = (1 if _is_swapped(op) else 0) if id(op) in by_unit else None
+        left = (1 if _is_swapped(op) else 0) if id(op) in products else None
         for number, value in enumerate(op.operands):
             if number != left:
                 used.setdefault(value.name, set()).update(made)

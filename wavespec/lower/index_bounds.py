@@ -117,9 +117,9 @@ def _by_number(op: Op, places: _Linear, number: _Linear) -> _Linear | None:
         rest += _element(dim, extents.get(dim, 1)) * coefficient
     if function == "mul":
         return _Linear({}, rest * by, places.growth * by.value)
-    return (
-        _Linear({}, rest // by, places.growth / by.value) if function == "floor_divide" else _Linear({}, rest % by, 0)
-    )
+    if function == "floor_divide":
+        return _Linear({}, rest // by, places.growth / by.value)
+    return _Linear({}, rest % by, 0)
 
 
 def _element(dim: str, extent: int) -> Expr:
@@ -140,12 +140,12 @@ def _least(place: Expr) -> Expr | None:
 
 
 def _sum(parts: Iterable[tuple[int, _Linear]]) -> _Linear:
-    coefficients, rest, all_ = dict[str, int](), _NONE, 0.0
-    for sign, (own, added, growth) in parts:
-        rest, all_ = rest + added * sign, all_ + growth
+    coefficients, rest, growth = dict[str, int](), _NONE, 0.0
+    for sign, (own, added, of_part) in parts:
+        rest, growth = rest + added * sign, growth + of_part
         for dim, coefficient in own.items():
             coefficients[dim] = coefficients.get(dim, 0) + sign * coefficient
-    return _Linear(coefficients, rest, all_)
+    return _Linear(coefficients, rest, growth)
 
 
 def _bound(left: _Linear, right: _Linear, sign: int, flag: Value, dim: str, induction: str) -> tuple[int, Expr] | None:
@@ -158,7 +158,7 @@ def _bound(left: _Linear, right: _Linear, sign: int, flag: Value, dim: str, indu
     extents = dict(zip(flag.tile.dims, flag.tile.extents, strict=True))
     for other, coefficient in coefficients.items():  # the element of the tile for which it is least
         rest += min(0, coefficient * (extents.get(other, 1) - 1))  # dims that the grid counts one by one are in no tile
-    if any(name.startswith(f"{dim}{_ELEMENT}") for name in rest.symbols) or (least := _least(rest)) is None:
+    if f"{dim}{_ELEMENT}" in rest.symbols or (least := _least(rest)) is None:
         return None
     rest = least
     start = next((node for node in rest.walk() if node.kind == "symbol" and node.args[0] == induction), None)

@@ -118,14 +118,14 @@ def _of_waves(parts: Memory, waves: int) -> Memory:
 
 
 def _spread_out(kernel: Kernel, machine: Machine) -> Kernel:
-    """The kernel with sums of waves of which each lane of the workgroup goes on with some, side by side,
-    where nothing but what is made of them element by element is written behind them."""
+    """The kernel with sums of waves, if there is one tile of them, of which each lane of the workgroup goes on with
+    some, side by side, where nothing but what is made of them element by element is written behind them."""
     sums = [op for op in kernel.body if op.is_(WAVE_SUM)]
-    added = [parts for op in sums if (parts := _parts_of_waves(kernel, op, machine)) is not None]
-    if len(sums) != 1 or not added:
+    parts = _parts_of_waves(kernel, sums[0], machine) if len(sums) == 1 else None
+    if parts is None:
         return kernel
-    (at,), (parts,) = [number for number, op in enumerate(kernel.body) if op.is_(WAVE_SUM)], added
-    spread = replace(kernel.body[at], name="spread_sum").with_(memory=parts.name, width=_width(kernel, parts, machine))
+    at = kernel.body.index(sums[0])
+    spread = replace(sums[0], name="spread_sum").with_(memory=parts.name, width=_width(kernel, parts, machine))
     body = (*kernel.body[:at], spread, *kernel.body[at + 1 :])
     return replace(kernel, body=body, memories=(*kernel.memories, parts))
 

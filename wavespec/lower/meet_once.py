@@ -127,8 +127,7 @@ def _may_wait(body: Sequence[Op], found: _Meeting) -> bool:
     """Whether these may go behind the sum: nothing of it, and no memory, needs them."""
     waiting = _waiting(body, found)
     late = {value.name for op in waiting for value in op.results}
-    early = next(iter(value.name for value in found.less.operands[:1]))
-    return all(op.is_(PURE) for op in waiting) and early not in late
+    return all(op.is_(PURE) for op in waiting) and found.less.operands[0].name not in late
 
 
 def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) -> tuple[Op, ...]:

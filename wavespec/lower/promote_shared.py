@@ -155,7 +155,7 @@ class _Staging:
         self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
         self.mapped: dict[tuple[Any, ...], str] = {}
-        self.decoded = decoded_values(kernel, machine) | laid_down_values(kernel, machine)
+        self.decoded = decoded_values(kernel) | laid_down_values(kernel)
         self.unpacked, self.of_lanes = unpacked_operands(kernel, machine), operands_of_lanes(kernel, machine)
         self.beside = read_beside(kernel, machine) - self.decoded
         self.within = within_others(kernel, machine)

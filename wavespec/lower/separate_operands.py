@@ -24,9 +24,9 @@ class SeparateOperands(Pass):
     Before: products of different instructions, and other operations, may use the result of one read.
     After:  each way has a read of its own, one behind the other.  Products read operands as their instruction wants
             them: staged, step by step, in its layout and of its type.  ``direct`` marks the read of the others, which
-            is not staged, unless waves lay down an operand that is computed from it.  So it does the read of a tile
-            outside of loops that no product takes, of a staged tensor of which products take others: as what is
-            added to a product of the same tensor.
+            is not staged, unless waves lay down an operand that is computed from it.  It marks as well, outside of
+            loops, the read of a tile that no product takes, where products take other tiles of the same staged tensor:
+            as of one that is added to a product of it.
     """
 
     name: ClassVar[str] = "separate-operands"
@@ -44,7 +44,7 @@ class SeparateOperands(Pass):
         if not reads:
             return kernel
         fresh, values = fresh_names(kernel), dict[tuple[str, _Way], Value]()
-        staged = laid_down_values(kernel, machine)
+        staged = laid_down_values(kernel)
         for op in reads:
             first, *others = several[op.result.name]
             values[op.result.name, first] = op.result
@@ -55,13 +55,13 @@ class SeparateOperands(Pass):
 def _with_direct_reads(kernel: Kernel, ways: dict[str, dict[_Way, None]], machine: Machine) -> Kernel:
     """The kernel with reads outside of loops marked that no product takes, where products take others of the tensor."""
     reads = [op for op in kernel.walk() if op.is_(READ) and kernel.memory(op["memory"]).staged]
-    multiplied = {op["memory"] for op in reads if {*ways.get(op.result.name, {})} - {_OTHER}}
-    computed = laid_down_values(kernel, machine) if multiplied else frozenset[str]()
+    multiplied = {op["memory"] for op in reads if ways.get(op.result.name, {}).keys() - {_OTHER}}
+    computed = laid_down_values(kernel) if multiplied else frozenset[str]()
 
     def is_beside(op: Op) -> bool:
         if not op.is_(READ) or op["memory"] not in multiplied or op.result.name in computed:
             return False
-        return {*ways.get(op.result.name, {})} == {_OTHER}
+        return ways.get(op.result.name, {}).keys() == {_OTHER}
 
     if not any(map(is_beside, kernel.body)):
         return kernel

@@ -62,7 +62,7 @@ class StageOperands(Pass):
         fresh, added = fresh_names(kernel), dict[str, Memory]()
         reads = {op.result.name for op in kernel.walk() if op.is_(READ) and not _is_computed(op, machine)}
         makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
-        decoded, in_place = decoded_values(kernel, machine), kept_operands(kernel, machine)
+        decoded, in_place = decoded_values(kernel), kept_operands(kernel)
         unpacked, of_lanes = unpacked_operands(kernel, machine), operands_of_lanes(kernel, machine)
 
         def change(op: Op) -> tuple[Op, ...]:

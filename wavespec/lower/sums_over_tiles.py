@@ -15,16 +15,16 @@ _HANDED = CLUSTER_EXTREME | CLUSTER_SUM | SPREAD_SUM
 def with_sums_over(kernel: Kernel, tiles: tuple[str, ...], room: int) -> Kernel:
     """The kernel whose sums take the bytes of ``tiles``, whose loop has ended by then, if there is too little room.
 
-    Those that waves have parts of always do beside waves that only copy, unless the workgroup goes on with another
-    tile: another workgroup has that much more room beside it.
+    Those that waves have parts of always do: another workgroup has that much more room beside it.  None does where the
+    workgroup goes on with another tile, whose first steps are copied while its sums are added up.
 
     Args:
-        tiles: names of memories that a loop fills.
+        tiles: names of memories that a loop fills, those of waves that only copy.
         room: bytes of shared memory.
     """
     handed = [op for op in kernel.walk() if op.is_(_HANDED)]
-    has_ended = bool(kernel.producers) and not kernel.distribution.persistent
-    if not (has_ended and any(map(_has_parts, handed))) and shared_bytes_of_all(kernel.memories) <= room:
+    is_enough = shared_bytes_of_all(kernel.memories) <= room and not (tiles and any(map(_has_parts, handed)))
+    if kernel.distribution.persistent or is_enough:
         return kernel
     sums = {op["memory"] for op in handed}
     memories = (replace(one, over=tiles) if one.name in sums else one for one in kernel.memories)

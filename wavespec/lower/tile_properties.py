@@ -205,7 +205,8 @@ def waves_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     """What waves have summed along a dim that they share out is used by what adds up all of them, or goes on."""
     parts = {op.result.name for op in kernel.walk() if op.is_(MMA) and waves_of_sum(kernel, op, machine) > 1}
     for op in kernel.walk():
-        for number, value in enumerate(() if op.is_(WAVE_SUM | SPREAD_SUM | CLUSTER_SUM) else op.operands):
+        adds_up = op.is_(WAVE_SUM | SPREAD_SUM) or (op.is_(CLUSTER_SUM) and bool(op.get("dim")))
+        for number, value in enumerate(() if adds_up else op.operands):
             if value.name in parts and not (op.is_(MMA) and number == _START):
                 yield op, f"%{value.name} is the sum of one wave"
 

@@ -21,10 +21,10 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     memory, result, (own,) = kernel.memory(op["memory"]), op.result, op.operands
     laid_out, layout = own.tile.layout, result.tile.layout
     assert laid_out is not None and layout is not None
-    whole, waves = dict.fromkeys(memory.dims, const(0)), _parts_of_waves(op, context)
+    whole, (of_wave, of_all) = dict.fromkeys(memory.dims, const(0)), _places_of_parts(op, context)
     if memory.over:  # other waves may still multiply what lies there
         build.add("barrier", (), (), first=const(0), waves=kernel.wave_count)
-    here = whole | waves[0]
+    here = whole | of_wave
     write_fragments(build, memory, laid_out, here, (), context.fragments[own.name], context.machine)
     build.add("barrier", (), (), first=kernel.wave_number, waves=1)
     met: dict[str, Any] = {"signal": op["signal"], "index": op["index"]}
@@ -36,18 +36,19 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     origin = context.origin(op) if op.get("origin") is not None else whole
     function = op.get("function", "add")
     joined: tuple[Value, ...] = ()
-    for rank, wave in itertools.product(range(kernel.cluster), waves[1:]):
-        start = dict(origin) | wave
+    for rank, place in itertools.product(range(kernel.cluster), of_all):
+        start = dict(origin) | place
         part = read_fragments(build, memory, layout, start, (), result.name, context.machine, rank=rank)
         pairs = zip(joined, part, strict=True)
         joined = tuple(build.elementwise(function, *pair, hint=result.name) for pair in pairs) if joined else part
     context.fragments[result.name] = joined
 
 
-def _parts_of_waves(op: Op, context: ThreadContext) -> list[dict[str, Expr]]:
-    """Where in memory a wave has its part, and where all have theirs; one place where each wave has the whole."""
+def _places_of_parts(op: Op, context: ThreadContext) -> tuple[dict[str, Expr], list[dict[str, Expr]]]:
+    """Where in memory a wave has its part of a sum, and where all have theirs; one place where each has the whole."""
     if not op.get("dim"):
-        return [{}, {}]
-    (part, *_), (count, *_) = (one := context.kernel.memory(op["memory"])).dims, one.shape
+        return {}, [{}]
+    memory = context.kernel.memory(op["memory"])
+    part, count = memory.dims[0], memory.shape[0].value
     own = context.kernel.symbol(wave_name(op["dim"]))
-    return [{part: own}, *({part: const(number)} for number in range(count.value))]
+    return {part: own}, [{part: const(number)} for number in range(count)]

@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import const, minimum
+from wavespec.ir.expr import const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.names import wave_name
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.elementwise import function_of
 from wavespec.ops.parts_of_cluster import meet_in_cluster
-from wavespec.ops.parts_of_waves import part_of_each_lane, parts_of_launched
+from wavespec.ops.parts_of_waves import lanes_of_parts, part_of_each_lane, part_of_lane, parts_of_launched
 from wavespec.ops.reduce import in_pairs
 
 LEAST = -3.4028234663852886e38
@@ -33,7 +33,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if is_shared:
         load = meet_in_cluster(context, op, found, waves, lanes_alike=True, by_lanes=True)
         parts = [load(0, const(rank)) for rank in range(kernel.cluster)]
-        own = [load(number, kernel.symbol("lane") % kernel.cluster) for number in range(len(found))]
+        own = [load(number, part_of_lane(kernel, kernel.cluster)) for number in range(len(found))]
         found = _joined(op, context, in_pairs(build, "maximum", parts, hint), own, kernel.cluster, is_all=True)
     for result, value in zip(op.results, found, strict=True):
         context.fragments[result.name] = (build.cast(value, result.tile.dtype, result.name),)
@@ -41,39 +41,39 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
 def _of_waves(op: Op, context: ThreadContext, found: Sequence[Value], wave: str, *, is_all: bool) -> list[Value]:
     build, kernel, hint = context.build, context.kernel, op.node or op.results[1].name
-    count, lane = dict(kernel.waves)[wave], kernel.symbol("lane")
-    bits = (count - 1).bit_length()
+    count = dict(kernel.waves)[wave]
     if kernel.launched is None:
         largest, total = part_of_each_lane(context, found, wave, hint)
-        whole = _over_lanes(build, "maximum", largest, bits, hint)
+        whole = _over_lanes(build, "maximum", largest, count, hint)
     else:
         of_all = functools.partial(build.reduce, "maximum", hint=hint)
         (some, *_), load = parts_of_launched(context, found, (-math.inf, 0.0), hint, of_all)
         whole = in_pairs(build, "maximum", some, hint)
-        largest, total = (load(number, minimum(lane % (1 << bits), count - 1)) for number in range(len(found)))
-    if count < 1 << bits:
-        total = build.pad(total, lane % (1 << bits), 0, const(count), 0.0)
-    return _joined(op, context, whole, (largest, total), 1 << bits, is_all=is_all)
+        largest, total = (load(number, part_of_lane(kernel, count)) for number in range(len(found)))
+    return _joined(op, context, whole, (largest, total), count, is_all=is_all)
 
 
 def _joined(
     op: Op, context: ThreadContext, whole: Value, own: Sequence[Value], count: int, *, is_all: bool
 ) -> list[Value]:
-    """The largest of all, and the sum of all: each of so many lanes has a part of it, and multiplies that by the power
-    of what the part's largest is less than that of all.
+    """The largest of all, and the sum of all: each of ``count`` lanes has a part of it, and multiplies that by the
+    power of what the part's largest is less than that of all.
 
     A row without a finite element has no sum; a part of one has 0, as others may have such.
     """
     build, (largest, total), hint = context.build, own, op.node or op.results[1].name
+    if count < lanes_of_parts(count):  # nothing counts twice
+        lane = context.kernel.symbol("lane") % lanes_of_parts(count)
+        total = build.pad(total, lane, 0, const(count), 0.0)
     least = build.constant(LEAST, DTYPES["f32"], 1)
     base = whole if is_all else build.elementwise("maximum", whole, least, hint=hint)
     less = build.elementwise("sub", build.elementwise("maximum", largest, least, hint=hint), base, hint=hint)
     power = function_of(context, op["function"], less, fast=op["fast"], hint=hint)
     scaled = build.elementwise("mul", total, power, hint=hint)
-    return [whole, _over_lanes(build, "add", scaled, (count - 1).bit_length(), hint)]
+    return [whole, _over_lanes(build, "add", scaled, count, hint)]
 
 
-def _over_lanes(build: ThreadBuilder, function: str, value: Value, bits: int, hint: str) -> Value:
-    for bit in range(bits):
+def _over_lanes(build: ThreadBuilder, function: str, value: Value, count: int, hint: str) -> Value:
+    for bit in range((count - 1).bit_length()):
         value = build.elementwise(function, value, build.shuffle(value, 1 << bit), hint=hint)
     return value

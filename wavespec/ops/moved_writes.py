@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -59,7 +60,8 @@ def moved_in_pieces(op: Op, kernel: Kernel) -> Moved | None:
     """The same of pieces of a tile, of as many rows as quotients in its mapping stay the same for."""
     dim = op.operands[0].tile.dims[0]
     row, height = index_of(dim), op.operands[0].tile.extent(dim) // kernel.waves_along(dim)
-    rows = rows_moved_together([place for _, place in op["at"]], row, height)
+    starts = math.gcd(height, dict(op["origin"])[dim].divisor)
+    rows = rows_moved_together([place for _, place in op["at"]], row, starts)
     if rows < _FEWEST_ROWS:
         return None
     inside = {row.args[0]: _PIECE * rows + symbol(row.args[0], 0, rows - 1)}

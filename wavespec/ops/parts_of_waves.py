@@ -43,13 +43,21 @@ def part_of_each_lane(context: ThreadContext, values: Sequence[Value], wave: str
     of the lane, modulo a power of two: lanes beyond the last wave have what that has."""
     build, kernel = context.build, context.kernel
     name, place = _laid_down(context, values, hint)
-    count, lane = dict(kernel.waves)[wave], kernel.symbol("lane")
-    other = minimum(lane % (1 << (count - 1).bit_length()), count - 1)
-    at = kernel.wave_number.substitute({wave: other})
+    at = kernel.wave_number.substitute({wave: part_of_lane(kernel, dict(kernel.waves)[wave])})
     return [
-        build.load(name, value.vector.dtype, value.vector.elements, place(at, lane, number), hint=hint)
+        build.load(name, value.vector.dtype, value.vector.elements, place(at, kernel.symbol("lane"), number), hint=hint)
         for number, value in enumerate(values)
     ]
+
+
+def part_of_lane(kernel: Kernel, count: int) -> Expr:
+    """Which of so many parts a lane has, in groups of `lanes_of_parts`: lanes beyond have the last one again."""
+    return minimum(kernel.symbol("lane") % lanes_of_parts(count), count - 1)
+
+
+def lanes_of_parts(count: int) -> int:
+    """Lanes that join so many parts, bit by bit of their number: a power of two."""
+    return 1 << (count - 1).bit_length()
 
 
 def parts_of_launched(

@@ -352,6 +352,8 @@ class _Loops:
         parts = behind_joins(step.middle, _names(step.guarded)) if self.roles.early_wait else None
         issue = self._copied(step.issue, names)
         product = self._copied(step.product, before, late=True)
+        # The tile of the product is awaited once more behind it: that is over, but its branch keeps the assembler from
+        # moving what stands behind the wait for the product in front of it.
         again = [op for op in self._copied(step.product[:1], before, late=True) if parts and op.is_(SIGNAL_WAIT)]
         middle = _awaiting_one_more(self._copied(parts.joins if parts else step.middle, names))
         if self.roles.order == "in_parts":
