@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import SMALL
+from wavespec.diagnostics import WavespecError
 from wavespec.emit.interface import expression_to_size
 from wavespec.runtime.first_case import FirstCase
 from wavespec.schema import KernelSpec, load, loads
@@ -198,3 +199,23 @@ def test_a_scalar_in_a_number_is_known_before_the_call() -> None:
     cases = cases_for_target(loads(text, "small.wave.yaml"), "cpu")
     taken = [case_for_sizes(cases, {"M": 5, "N": 5, "K": 8, "window": one}).spec.params["BLOCK_M"] for one in (4, 6)]
     assert [str(one) for one in taken] == ["12", "36"]
+
+
+@pytest.mark.parametrize(
+    ("cases", "column", "message"),
+    [
+        (
+            "{when: M > 0, cases: [{when: [N > 0], params: {BLOCK_M: 12}}]}",
+            16,
+            "Expected a list, found the text 'M > 0'",
+        ),
+        ("{when: [M > 0], cases: []}", 32, "'cases' is at least 1 entry long, not 0"),
+        ("{when: [M > 0], cases: few}", 32, "Expected a list of cases"),
+        ("{when: [M > 0], cases: [12]}", 33, r"Expected a case \(a mapping\)"),
+    ],
+)
+def test_a_group_that_is_none_is_a_mistake_where_it_stands(cases: str, column: int, message: str) -> None:
+    """A condition of a group that was no list was left out, and an empty group was no case, in silence."""
+    with pytest.raises(WavespecError, match=rf"small\.wave\.yaml:29:{column}: .*{message}") as raised:
+        with_cases(f"      - {cases}\n")
+    assert len(raised.value.diagnostics) == 1
