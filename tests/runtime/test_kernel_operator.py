@@ -199,6 +199,21 @@ def test_kernels_of_one_name_have_operators_of_their_own(scaled: ws.Kernel) -> N
     assert_close(second, x + w * 2)
 
 
+def test_kernels_of_the_same_code_that_take_other_sizes_have_operators_of_their_own(scaled: ws.Kernel) -> None:
+    """The operator of the one that was traced first refused sizes that the other one takes."""
+    many = ws.compile(ws.loads(HEADER + SCALED.replace("graph:", "constraints: [{assume: N > 8}]\ngraph:")))
+    assert [one.sha256 for one in many.artifact.binaries] == [one.sha256 for one in scaled.artifact.binaries]
+    for kernel, columns in ((many, 9), (scaled, 7)):
+        x, w = torch.randn(3, columns), torch.randn(columns)
+        assert_close(graph_of(lambda x, w, kernel=kernel: kernel(x, w))[0](x, w), x * w * 2)
+
+
+def test_an_argument_by_its_place_and_by_its_name_is_a_mistake_in_graphs_too(scaled: ws.Kernel) -> None:
+    x, w = torch.randn(3, 7), torch.randn(7)
+    with pytest.raises(Exception, match="argument 'x' is passed by its place and by its name"):
+        graph_of(lambda x, w: scaled(x, w, x=w))[0](x, w)
+
+
 def test_another_kernel_in_the_place_of_one_has_a_graph_of_its_own(scaled: ws.Kernel) -> None:
     layer = Layer(scaled)
     compiled, _ = graph_of(layer)

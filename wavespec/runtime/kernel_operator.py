@@ -60,11 +60,12 @@ define_operators._dynamo_marked_constant = True  # pyright: ignore[reportFunctio
 
 
 def _identity(artifact: KernelArtifact) -> str:
-    """What tells kernels apart: how they are called, and their machine code."""
-    told = hashlib.sha256()
+    """What tells kernels apart: how they are called, what they take of that, and their machine code."""
+    told = hashlib.sha256(repr((artifact.name, [case.conditions for case in artifact.cases])).encode())
     for member in artifact.members:
         parts = [(part.tensors, part.grid, [binary.sha256 for binary in part.binaries]) for part in member.parts]
-        told.update(repr((member.target, member.tensors, member.dims, member.scalars, parts)).encode())
+        called = (member.target, member.tensors, member.dims, member.scalars, member.assumptions)
+        told.update(repr((*called, parts)).encode())
     return told.hexdigest()[:16]
 
 
@@ -78,6 +79,11 @@ def call_in_graph(
     """
     artifact = kernel.artifact
     tensors = list(inputs)
+    for parameter in artifact.inputs[: len(inputs)]:
+        if parameter.name in named:
+            raise ArgumentTypeError(
+                f"{artifact.name}: argument '{parameter.name}' is passed by its place and by its name."
+            )
     for parameter in artifact.inputs[len(inputs) :]:
         if parameter.name not in named:
             raise ArgumentTypeError(f"{artifact.name}: argument '{parameter.name}' is missing.")
