@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import io
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 
 import wavespec as ws
+from wavespec.runtime import kernel_operator
 from wavespec.runtime.kernel_operator import results_in_graph
 
 pytestmark = pytest.mark.compiles
@@ -188,6 +191,22 @@ def test_a_copy_has_the_operator_of_the_first(scaled: ws.Kernel) -> None:
     from wavespec.runtime.kernel_operator import define_operators
 
     assert define_operators(copy.deepcopy(scaled)) == define_operators(scaled)
+
+
+def test_threads_that_trace_first_calls_at_once_define_operators_once(
+    scaled: ws.Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defined: list[str] = []
+
+    def define(_: ws.Kernel, namespace: str) -> None:
+        time.sleep(0.05)
+        defined.append(namespace)
+
+    monkeypatch.setattr(kernel_operator, "_define", define)
+    monkeypatch.setattr(kernel_operator, "_defined", {})
+    with ThreadPoolExecutor(2) as threads:
+        names = list(threads.map(kernel_operator.define_operators, (copy.deepcopy(scaled), copy.deepcopy(scaled))))
+    assert defined == names[:1] and names[0] == names[1]
 
 
 def test_kernels_of_one_name_have_operators_of_their_own(scaled: ws.Kernel) -> None:

@@ -11,6 +11,7 @@ traced and kept, as torch keeps all operators, with the kernel.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +42,8 @@ _TYPES: Final = {bool: "bool", int: "SymInt", float: "float"}
 
 _defined: dict[str, Kernel] = {}
 """By the namespaces of operators, the kernels that they run."""
+_defining: Final = threading.Lock()
+"""torch takes an operator once; threads may trace first calls of one kernel at the same time."""
 
 
 def define_operators(kernel: Kernel) -> str:
@@ -48,9 +51,10 @@ def define_operators(kernel: Kernel) -> str:
     on: Dynamo guards it, so that a graph is made anew for another kernel in the place of this one."""
     if not kernel.namespace:
         namespace = f"wavespec_kernel_{_identity(kernel.artifact)}"
-        if namespace not in _defined:
-            _define(kernel, namespace)
-            _defined[namespace] = kernel
+        with _defining:
+            if namespace not in _defined:
+                _define(kernel, namespace)
+                _defined[namespace] = kernel
         kernel.namespace = namespace
     return kernel.namespace
 
