@@ -84,6 +84,20 @@ def test_cases_of_a_group_are_edited_inside_of_it(tmp_path: Path) -> None:
     assert [str(case.params["BLOCK_M"]) for case in cases] == ["48", "48", "12"]
 
 
+def test_a_group_without_conditions_is_called_by_its_number(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    group = "      - cases: [{when: [M > 8], params: {BLOCK_M: 12}}]\n"
+    (tmp_path / "small.wave.yaml").write_text(SMALL.replace("  cpu: {params: {BLOCK_M: 24}}\n", HEAD + group))
+    own = "apiVersion: wavespec/v1\nkind: Kernel\nextends: small.wave.yaml\nname: other\n"
+    other = tmp_path / "other.wave.yaml"
+    other.write_text(own + "targets: {cpu: {cases: {change: {case 1: {schedule: {stages: 2}}}}}}\n")
+    (case,) = load(other).targets["cpu"].cases
+    assert case.schedule is not None and case.schedule.stages == 2
+    other.write_text(own + "targets: {cpu: {cases: {remove: [M > 8]}}}\n")
+    with pytest.raises(WavespecError, match=r"It has 'case 1'\."):
+        load(other)
+
+
 CHOICE = """\
       - {when: [N % 8 == 0], params: {BLOCK_M: 12}, least: (M + BLOCK_M - 1) // BLOCK_M * 5}
       - {when: [N % 8 == 0], params: {BLOCK_M: 24}, least: (M + BLOCK_M - 1) // BLOCK_M * 8}

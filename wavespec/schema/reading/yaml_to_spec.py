@@ -388,7 +388,8 @@ class _Reader:
         owner: str,
     ) -> None:
         seen: set[Path] = set()
-        for problem in error.errors(include_url=False):
+        # Of a field of several types, what is wrong with a value of one of them, before that it is none of another.
+        for problem in sorted(error.errors(include_url=False), key=lambda one: one["type"].endswith("_type")):
             location = problem["loc"]
             path: Path = ()
             for part in location:
