@@ -158,6 +158,19 @@ def test_a_case_without_a_number_ends_a_choice() -> None:
     assert [block(m, 2, 8) for m in (9, 5, 3, 1)] == ["12", "24", "60", "60"]
 
 
+def test_no_case_up_to_one_whose_number_divides_by_zero_is_taken() -> None:
+    block = blocks(
+        """\
+      - {when: [M > 0], params: {BLOCK_M: 12}, least: 1}
+      - {when: [M > 3], params: {BLOCK_M: 24}, least: N // N * 4}
+      - {when: [M > 0], params: {BLOCK_M: 36}, least: K // K * 6}
+      - {when: [M > 0], params: {BLOCK_M: 48}, least: K // K * 7}
+"""
+    )
+    assert [block(9, *one) for one in ((1, 8), (0, 8), (1, 0))] == ["12", "36", "48"]
+    assert block(3, 0, 8) == "36", "whatever its conditions say"
+
+
 def test_cases_for_other_kernels_are_none_of_the_choice() -> None:
     block = blocks(
         """\
