@@ -158,6 +158,14 @@ def test_a_case_without_a_number_ends_a_choice() -> None:
     assert [block(m, 2, 8) for m in (9, 5, 3, 1)] == ["12", "24", "60", "60"]
 
 
+DIVIDED = """\
+      - {when: [M > 20], params: {BLOCK_M: 12}, least: M // (N % 3)}
+      - {when: [M % 2 == 0], params: {BLOCK_M: 24}, least: N / 4}
+      - {when: [M // (N % 5) > 3], params: {BLOCK_M: 36}, least: N % (M % 4)}
+      - {when: [M > 5], params: {BLOCK_M: 48}, least: 20 - N // 2}
+"""
+
+
 def test_no_case_up_to_one_whose_number_divides_by_zero_is_taken() -> None:
     block = blocks(
         """\
@@ -202,7 +210,7 @@ def test_a_spec_with_a_choice_is_read_back_as_it_is() -> None:
     assert loads(dump_yaml(said), "small.wave.yaml") == said
 
 
-@pytest.mark.parametrize("cases", [CHOICE, APART])
+@pytest.mark.parametrize("cases", [CHOICE, APART, DIVIDED])
 def test_a_call_finds_the_case_that_the_compiler_says(cases: str) -> None:
     found = cases_for_target(with_cases(cases), "cpu")
     first = FirstCase([[expression_to_size(one, _values(case)) for one in case.conditions] for case in found[:-1]])
