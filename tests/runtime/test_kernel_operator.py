@@ -66,6 +66,17 @@ graph:
 """
 
 
+CHANGED = """
+name: changed
+dims: {N: {}}
+tensors: {x: {shape: [N], dtype: f32, role: inout}}
+graph:
+  - a: {read: x}
+  - r: a + a
+  - {write: r, to: x}
+"""
+
+
 @pytest.fixture(scope="module")
 def scaled() -> ws.Kernel:
     return ws.compile(ws.loads(HEADER + SCALED))
@@ -267,6 +278,14 @@ def test_wrong_types_are_told_without_data(scaled: ws.Kernel) -> None:
         scaled(torch.empty(3, 7), torch.empty(7, dtype=torch.float64))
     with FakeTensorMode(), pytest.raises(TypeError, match="argument 'x' is of type int"):
         scaled(3, torch.empty(7))  # pyright: ignore
+
+
+def test_results_are_counted_without_data(scaled: ws.Kernel) -> None:
+    with FakeTensorMode(), pytest.raises(TypeError, match=r"scaled: 'out' takes 1 tensors \(y\), got 2\."):
+        scaled(torch.empty(3, 7), torch.empty(7), out=(torch.empty(3, 7), torch.empty(3, 7)))
+    changed = ws.compile(ws.loads(HEADER + CHANGED))
+    with FakeTensorMode(), pytest.raises(TypeError, match=r"changed: 'out' takes 0 tensors \(\), got 1\."):
+        changed(torch.empty(3), out=torch.empty(3))
 
 
 def test_a_multiple_is_checked_without_data(added: ws.Kernel) -> None:

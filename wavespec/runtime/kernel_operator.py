@@ -102,6 +102,11 @@ def call_in_graph(
     for name in named:
         if all(name != one.name for one in (*artifact.inputs, *artifact.scalars)):
             raise ArgumentTypeError(f"{artifact.name}: got '{name}', which is none of its arguments.")
+    if outputs and len(outputs) != len(artifact.outputs):
+        results = ", ".join([one.name for one in artifact.outputs])
+        raise ArgumentTypeError(
+            f"{artifact.name}: 'out' takes {len(artifact.outputs)} tensors ({results}), got {len(outputs)}."
+        )
     define_operators(kernel)
     operators = getattr(torch.ops, kernel.namespace)
     if outputs:
