@@ -273,6 +273,7 @@ UNSHARED = {
     "of two groups": ((("- {assume: H % (G * 4) == 0}\n", "- {assume: H % G == 0}\n"),), 4, "4 neighbours may read different elements of 'G'"),
     "other counts": ((), 8, "8 neighbours may read different elements of 'G'"),
     "nothing shared": ((("H * size(G) // size(H)", "H"),), 4, "neighbours share nothing that is read"),
+    "no tiles of the grid": ((("{workgroup: M, tile: 128, axis: 1, order: count - 1 - index, end: beyond - first}", "{tiling: M, tile: 128}"),), 4, "the grid does not count 'H' one by one"),
     "parts of a wave": ((("H % (G * 4)", "H % (G * 3)"),), 3, "a wave has no multiple of 3 rows"),
 }  # fmt: skip
 
