@@ -246,6 +246,7 @@ def test_a_scalar_in_a_number_is_known_before_the_call() -> None:
         ),
         ("{when: [M > 0], cases: []}", 32, "'cases' is at least 1 entry long, not 0"),
         ("{when: [M > 0], cases: few}", 32, "Expected a list of cases"),
+        ("{when: [M > 0], caes: [{params: {BLOCK_M: 12}}]}", 25, "A case has no field 'caes'"),
         ("{when: [M > 0], cases: [12]}", 33, r"Expected a case \(a mapping\)"),
     ],
 )
@@ -253,4 +254,6 @@ def test_a_group_that_is_none_is_a_mistake_where_it_stands(cases: str, column: i
     """A condition of a group that was no list was left out, and an empty group was no case, in silence."""
     with pytest.raises(WavespecError, match=rf"small\.wave\.yaml:29:{column}: .*{message}") as raised:
         with_cases(f"      - {cases}\n")
-    assert len(raised.value.diagnostics) == 1
+    (told,) = raised.value.diagnostics
+    hints = {"few": "No alias under 'let' is called 'few'.", "caes": "Did you mean 'cases'?"}
+    assert all(hint in told.hints for word, hint in hints.items() if word in cases)

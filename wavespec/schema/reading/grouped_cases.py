@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from wavespec.diagnostics import WavespecError
+from wavespec.diagnostics import WavespecError, quote
 from wavespec.schema.language.errors import OutOfRange, WrongType
+from wavespec.schema.language.names import name_problem
 from wavespec.schema.reading.merge import merge
-from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, SequenceNode
+from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, SequenceNode
 
 Report = Callable[[WavespecError], object]
 
@@ -58,7 +59,9 @@ def _cases_in(item: Node, report: Report) -> Iterator[Node]:
         return
     shared = MappingNode(tuple(one for one in item.entries if one.key != "cases"), item.span)
     if not isinstance(inner, SequenceNode):
-        report(WrongType(inner.span, "a list of cases", "something else"))
+        name = inner.value if isinstance(inner, ScalarNode) and isinstance(inner.value, str) else ""
+        hint = f"No alias under 'let' is called {quote(name)}." if name_problem(name) is None else ""
+        report(WrongType(inner.span, "a list of cases", "something else", hint))
         return
     if not inner.items:
         report(OutOfRange(inner.span, "cases", "at least 1 entry long", "0", "Leave the group out, or its 'cases'."))
