@@ -161,7 +161,8 @@ def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
 
 def _sums_up(spec: KernelSpec, op: Reduce | Mma, loop: Iterate, name: str) -> bool:
     if isinstance(op, Mma):
-        return op.acc == name and op.scales is None and bool(_few_columns(spec, plain_graph(spec)[1], op))
+        is_beside = any(isinstance(one, Mma) and one != op for one in loop.body)
+        return is_beside and op.acc == name and op.scales is None and bool(_few_columns(spec, plain_graph(spec)[1], op))
     return op.init == name and op.along == (loop.dim,) and len(op.values) == 1
 
 
