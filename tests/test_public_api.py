@@ -76,6 +76,7 @@ graph: [{part: {read: x}}, {write: part, to: y}]
     ("target", "message"),
     [
         ("sm_80", "'sm_80' is not a target"),
+        ("cpu:", "'' is not a variant of cpu"),
         ("cpu:x86_64_v9", "'x86_64_v9' is not a variant of cpu"),
     ],
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from wavespec.diagnostics import WavespecError, Where, name_hints, quote
+from wavespec.diagnostics import WavespecError, Where, name_hints, quote, raise_all
 from wavespec.schema.language.errors import UnknownTarget
 from wavespec.targets.machine import Machine, machines, variants
-from wavespec.targets.names import TARGETS, target_of, variants_in
+from wavespec.targets.names import TARGETS
 
 
 class UnknownVariant(WavespecError, code="unknown-variant"):
@@ -24,10 +24,16 @@ def chosen_machines(target: str) -> tuple[Machine, ...]:
     Raises:
         WavespecError: no such target, or variant of it.
     """
-    name = target_of(target)
-    if name not in TARGETS:
-        raise UnknownTarget(None, name, TARGETS)
-    known = [machine.variant for machine in variants(name)]
-    for variant in sorted(variants_in(target) - {*known}):
-        raise UnknownVariant(None, variant, name, known)
+    raise_all(wrong_names(target, None, TARGETS))
     return machines(target)
+
+
+def wrong_names(name: str, where: Where, allowed: Sequence[str]) -> list[WavespecError]:
+    """What is wrong with ``TARGET`` or ``TARGET:VARIANT+VARIANT``, given at ``where``; ``allowed``: the targets, and
+    what may stand in the place of one, without variants."""
+    target, colon, names = name.partition(":")
+    if target not in allowed or (colon and target not in TARGETS):
+        return [UnknownTarget(where, name, allowed)]
+    known = [machine.variant for machine in variants(target)] if colon else []
+    wrong = [one for one in names.split("+") if one not in known] if colon else []
+    return [UnknownVariant(where, one, target, known) for one in wrong]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import io
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 
 import wavespec as ws
+from wavespec.runtime import kernel_operator
 from wavespec.runtime.kernel_operator import results_in_graph
 
 pytestmark = pytest.mark.compiles
@@ -60,6 +63,17 @@ scalars: {extra: {dtype: i32, default: 0, min: 0, max: 100}}
 graph:
   - a: {read: x, dims: [M], at: {N: M}}
   - {write: a, to: y}
+"""
+
+
+CHANGED = """
+name: changed
+dims: {N: {}}
+tensors: {x: {shape: [N], dtype: f32, role: inout}}
+graph:
+  - a: {read: x}
+  - r: a + a
+  - {write: r, to: x}
 """
 
 
@@ -190,6 +204,22 @@ def test_a_copy_has_the_operator_of_the_first(scaled: ws.Kernel) -> None:
     assert define_operators(copy.deepcopy(scaled)) == define_operators(scaled)
 
 
+def test_threads_that_trace_first_calls_at_once_define_operators_once(
+    scaled: ws.Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defined: list[str] = []
+
+    def define(_: ws.Kernel, namespace: str) -> None:
+        time.sleep(0.05)
+        defined.append(namespace)
+
+    monkeypatch.setattr(kernel_operator, "_define", define)
+    monkeypatch.setattr(kernel_operator, "_defined", {})
+    with ThreadPoolExecutor(2) as threads:
+        names = list(threads.map(kernel_operator.define_operators, (copy.deepcopy(scaled), copy.deepcopy(scaled))))
+    assert defined == names[:1] and names[0] == names[1]
+
+
 def test_kernels_of_one_name_have_operators_of_their_own(scaled: ws.Kernel) -> None:
     other = ws.compile(ws.loads(HEADER + SCALED.replace("a * b * alpha", "a + b * alpha")))
     x, w = torch.randn(3, 7), torch.randn(7)
@@ -197,6 +227,21 @@ def test_kernels_of_one_name_have_operators_of_their_own(scaled: ws.Kernel) -> N
     first, second = compiled(x, w)
     assert_close(first, x * w * 2)
     assert_close(second, x + w * 2)
+
+
+def test_kernels_of_the_same_code_that_take_other_sizes_have_operators_of_their_own(scaled: ws.Kernel) -> None:
+    """The operator of the one that was traced first refused sizes that the other one takes."""
+    many = ws.compile(ws.loads(HEADER + SCALED.replace("graph:", "constraints: [{assume: N > 8}]\ngraph:")))
+    assert [one.sha256 for one in many.artifact.binaries] == [one.sha256 for one in scaled.artifact.binaries]
+    for kernel, columns in ((many, 9), (scaled, 7)):
+        x, w = torch.randn(3, columns), torch.randn(columns)
+        assert_close(graph_of(lambda x, w, kernel=kernel: kernel(x, w))[0](x, w), x * w * 2)
+
+
+def test_an_argument_by_its_place_and_by_its_name_is_a_mistake_in_graphs_too(scaled: ws.Kernel) -> None:
+    x, w = torch.randn(3, 7), torch.randn(7)
+    with pytest.raises(Exception, match="argument 'x' is passed by its place and by its name"):
+        graph_of(lambda x, w: scaled(x, w, x=w))[0](x, w)
 
 
 def test_another_kernel_in_the_place_of_one_has_a_graph_of_its_own(scaled: ws.Kernel) -> None:
@@ -233,6 +278,14 @@ def test_wrong_types_are_told_without_data(scaled: ws.Kernel) -> None:
         scaled(torch.empty(3, 7), torch.empty(7, dtype=torch.float64))
     with FakeTensorMode(), pytest.raises(TypeError, match="argument 'x' is of type int"):
         scaled(3, torch.empty(7))  # pyright: ignore
+
+
+def test_results_are_counted_without_data(scaled: ws.Kernel) -> None:
+    with FakeTensorMode(), pytest.raises(TypeError, match=r"scaled: 'out' takes 1 tensors \(y\), got 2\."):
+        scaled(torch.empty(3, 7), torch.empty(7), out=(torch.empty(3, 7), torch.empty(3, 7)))
+    changed = ws.compile(ws.loads(HEADER + CHANGED))
+    with FakeTensorMode(), pytest.raises(TypeError, match=r"changed: 'out' takes 0 tensors \(\), got 1\."):
+        changed(torch.empty(3), out=torch.empty(3))
 
 
 def test_a_multiple_is_checked_without_data(added: ws.Kernel) -> None:

@@ -230,3 +230,5 @@ def test_too_few_and_too_many_results_are_counted(scaled: ModuleType) -> None:
     for count in (1, 3):
         with pytest.raises(ArgumentTypeError, match=rf"'out' takes 2 tensors \(double, triple\), got {count}\."):
             scaled.scaled(x, out=(torch.empty(10),) * count)
+    with pytest.raises(ArgumentTypeError, match=r"'out' takes 2 tensors \(double, triple\), got 1\."):
+        scaled.scaled(_integers(11), out=torch.empty(2, 11))  # its rows would be as many

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import SMALL
+from wavespec.diagnostics import WavespecError
 from wavespec.emit.interface import expression_to_size
 from wavespec.runtime.first_case import FirstCase
 from wavespec.schema import KernelSpec, load, loads
@@ -83,6 +84,20 @@ def test_cases_of_a_group_are_edited_inside_of_it(tmp_path: Path) -> None:
     assert [str(case.params["BLOCK_M"]) for case in cases] == ["48", "48", "12"]
 
 
+def test_a_group_without_conditions_is_called_by_its_number(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    group = "      - cases: [{when: [M > 8], params: {BLOCK_M: 12}}]\n"
+    (tmp_path / "small.wave.yaml").write_text(SMALL.replace("  cpu: {params: {BLOCK_M: 24}}\n", HEAD + group))
+    own = "apiVersion: wavespec/v1\nkind: Kernel\nextends: small.wave.yaml\nname: other\n"
+    other = tmp_path / "other.wave.yaml"
+    other.write_text(own + "targets: {cpu: {cases: {change: {case 1: {schedule: {stages: 2}}}}}}\n")
+    (case,) = load(other).targets["cpu"].cases
+    assert case.schedule is not None and case.schedule.stages == 2
+    other.write_text(own + "targets: {cpu: {cases: {remove: [M > 8]}}}\n")
+    with pytest.raises(WavespecError, match=r"It has 'case 1'\."):
+        load(other)
+
+
 CHOICE = """\
       - {when: [N % 8 == 0], params: {BLOCK_M: 12}, least: (M + BLOCK_M - 1) // BLOCK_M * 5}
       - {when: [N % 8 == 0], params: {BLOCK_M: 24}, least: (M + BLOCK_M - 1) // BLOCK_M * 8}
@@ -143,6 +158,27 @@ def test_a_case_without_a_number_ends_a_choice() -> None:
     assert [block(m, 2, 8) for m in (9, 5, 3, 1)] == ["12", "24", "60", "60"]
 
 
+DIVIDED = """\
+      - {when: [M > 20], params: {BLOCK_M: 12}, least: M // (N % 3)}
+      - {when: [M % 2 == 0], params: {BLOCK_M: 24}, least: N / 4}
+      - {when: [M // (N % 5) > 3], params: {BLOCK_M: 36}, least: N % (M % 4)}
+      - {when: [M > 5], params: {BLOCK_M: 48}, least: 20 - N // 2}
+"""
+
+
+def test_no_case_up_to_one_whose_number_divides_by_zero_is_taken() -> None:
+    block = blocks(
+        """\
+      - {when: [M > 0], params: {BLOCK_M: 12}, least: 1}
+      - {when: [M > 3], params: {BLOCK_M: 24}, least: N // N * 4}
+      - {when: [M > 0], params: {BLOCK_M: 36}, least: K // K * 6}
+      - {when: [M > 0], params: {BLOCK_M: 48}, least: K // K * 7}
+"""
+    )
+    assert [block(9, *one) for one in ((1, 8), (0, 8), (1, 0))] == ["12", "36", "48"]
+    assert block(3, 0, 8) == "36", "whatever its conditions say"
+
+
 def test_cases_for_other_kernels_are_none_of_the_choice() -> None:
     block = blocks(
         """\
@@ -174,7 +210,7 @@ def test_a_spec_with_a_choice_is_read_back_as_it_is() -> None:
     assert loads(dump_yaml(said), "small.wave.yaml") == said
 
 
-@pytest.mark.parametrize("cases", [CHOICE, APART])
+@pytest.mark.parametrize("cases", [CHOICE, APART, DIVIDED])
 def test_a_call_finds_the_case_that_the_compiler_says(cases: str) -> None:
     found = cases_for_target(with_cases(cases), "cpu")
     first = FirstCase([[expression_to_size(one, _values(case)) for one in case.conditions] for case in found[:-1]])
@@ -198,3 +234,26 @@ def test_a_scalar_in_a_number_is_known_before_the_call() -> None:
     cases = cases_for_target(loads(text, "small.wave.yaml"), "cpu")
     taken = [case_for_sizes(cases, {"M": 5, "N": 5, "K": 8, "window": one}).spec.params["BLOCK_M"] for one in (4, 6)]
     assert [str(one) for one in taken] == ["12", "36"]
+
+
+@pytest.mark.parametrize(
+    ("cases", "column", "message"),
+    [
+        (
+            "{when: M > 0, cases: [{when: [N > 0], params: {BLOCK_M: 12}}]}",
+            16,
+            "Expected a list, found the text 'M > 0'",
+        ),
+        ("{when: [M > 0], cases: []}", 32, "'cases' is at least 1 entry long, not 0"),
+        ("{when: [M > 0], cases: few}", 32, "Expected a list of cases"),
+        ("{when: [M > 0], caes: [{params: {BLOCK_M: 12}}]}", 25, "A case has no field 'caes'"),
+        ("{when: [M > 0], cases: [12]}", 33, r"Expected a case \(a mapping\)"),
+    ],
+)
+def test_a_group_that_is_none_is_a_mistake_where_it_stands(cases: str, column: int, message: str) -> None:
+    """A condition of a group that was no list was left out, and an empty group was no case, in silence."""
+    with pytest.raises(WavespecError, match=rf"small\.wave\.yaml:29:{column}: .*{message}") as raised:
+        with_cases(f"      - {cases}\n")
+    (told,) = raised.value.diagnostics
+    hints = {"few": "No alias under 'let' is called 'few'.", "caes": "Did you mean 'cases'?"}
+    assert all(hint in told.hints for word, hint in hints.items() if word in cases)

@@ -262,10 +262,18 @@ def test_results_of_tiles_that_end_are_those_of_heads_one_by_one(
     torch.testing.assert_close(elements_to_tensor(report.tensors["y"], "f32"), expected, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(("asked", "limit"), [(1, "at least 2"), (65, "at most 64")])
+def test_a_number_of_neighbours_has_limits(asked: int, limit: str) -> None:
+    """It was said to be no text, as the name of a dim is."""
+    with pytest.raises(WavespecError, match=rf"\[out-of-range\]: .* is {limit}, not {asked}\."):
+        ended(asked=asked)
+
+
 UNSHARED = {
     "of two groups": ((("- {assume: H % (G * 4) == 0}\n", "- {assume: H % G == 0}\n"),), 4, "4 neighbours may read different elements of 'G'"),
     "other counts": ((), 8, "8 neighbours may read different elements of 'G'"),
     "nothing shared": ((("H * size(G) // size(H)", "H"),), 4, "neighbours share nothing that is read"),
+    "no tiles of the grid": ((("{workgroup: M, tile: 128, axis: 1, order: count - 1 - index, end: beyond - first}", "{tiling: M, tile: 128}"),), 4, "the grid does not count 'H' one by one"),
     "parts of a wave": ((("H % (G * 4)", "H % (G * 3)"),), 3, "a wave has no multiple of 3 rows"),
 }  # fmt: skip
 

@@ -106,3 +106,13 @@ def test_asked_for_with_other_dims() -> None:
     cases = "targets: {cpu: {cases: [{when: [M >= 64], schedule: {materialize: {xx: [N]}}}]}}\n"
     with pytest.raises(WavespecError, match="'xx' cannot be materialized: it has the dims 'M'"):
         loads(DISTANCES.replace("graph:", tiles) + cases)
+
+
+@pytest.mark.parametrize("columns", ["{}", "{value: 16}"])
+def test_a_product_beside_which_there_is_no_other_is_no_sum(columns: str) -> None:
+    """Of many columns it ended in a StopIteration, of few the loop was left without anything to do."""
+    text = DISTANCES.replace("N: {}", f"N: {columns}")
+    assert sums_that_can_be_made(loads(text), ["acc", "xx"]) == {"xx": ("M",)}
+    asked = "targets: {cpu: {cases: [{when: [M > 9], schedule: {materialize: {acc: [M, N]}}}]}}\n"
+    with pytest.raises(WavespecError, match="'acc' cannot be materialized: it is made by 'mma'"):
+        loads(text + asked)

@@ -77,10 +77,11 @@ def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         WavespecError: for every name that is none of a target, or of a variant.
     """
+    from wavespec.chosen_machines import wrong_names
     from wavespec.targets.machine import machines
     from wavespec.targets.names import TARGETS, target_of
 
-    raise_all(error for name in names if name != ALL for error in _wrong_names(name, (*TARGETS, ALL)))
+    raise_all(error for name in names if name != ALL for error in wrong_names(name, "--target", (*TARGETS, ALL)))
     every = [one for name in names for one in (TARGETS if name == ALL else (name,))]
     chosen: dict[str, list[str]] = {}
     for name in every:
@@ -96,24 +97,11 @@ def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
 
 def chosen_variants(name: str) -> str:
     """`name`, if it is a target, or names variants of one."""
+    from wavespec.chosen_machines import wrong_names
     from wavespec.targets.names import TARGETS
 
-    raise_all(_wrong_names(name, TARGETS))
+    raise_all(wrong_names(name, "--target", TARGETS))
     return name
-
-
-def _wrong_names(name: str, allowed: Sequence[str]) -> list[WavespecError]:
-    """What is wrong with `TARGET` or `TARGET:VARIANT+VARIANT`."""
-    from wavespec.chosen_machines import UnknownVariant
-    from wavespec.schema.language.errors import UnknownTarget
-    from wavespec.targets.machine import variants
-
-    target, colon, names = name.partition(":")
-    if target not in allowed or (colon and target == ALL):
-        return [UnknownTarget("--target", name, allowed)]
-    known = [one.variant for one in variants(target)] if colon else []
-    wrong = [one for one in names.split("+") if one not in known] if colon else []
-    return [UnknownVariant("--target", one, target, known) for one in wrong]
 
 
 def chosen_target(name: str) -> str:

@@ -145,8 +145,9 @@ def check_tensors(kernel: str, results: tuple[str, ...], /, **arguments: Any) ->
 
     Errors: `ArgumentTypeError`, which names the argument.
     """
-    if len(results) > 1 and (out := arguments.pop("out", None)) is not None:
-        given = tuple(out)
+    out: Tensor | Sequence[Tensor] | None = arguments.pop("out", None) if len(results) > 1 else None
+    if out is not None:
+        given = tuple(out) if isinstance(out, tuple | list) else (out,)  # not the rows of one tensor
         if len(given) != len(results):
             names = ", ".join(results)
             raise ArgumentTypeError(f"{kernel}: 'out' takes {len(results)} tensors ({names}), got {len(given)}.")

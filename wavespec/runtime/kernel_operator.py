@@ -11,6 +11,7 @@ traced and kept, as torch keeps all operators, with the kernel.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +42,8 @@ _TYPES: Final = {bool: "bool", int: "SymInt", float: "float"}
 
 _defined: dict[str, Kernel] = {}
 """By the namespaces of operators, the kernels that they run."""
+_defining: Final = threading.Lock()
+"""torch takes an operator once; threads may trace first calls of one kernel at the same time."""
 
 
 def define_operators(kernel: Kernel) -> str:
@@ -48,9 +51,10 @@ def define_operators(kernel: Kernel) -> str:
     on: Dynamo guards it, so that a graph is made anew for another kernel in the place of this one."""
     if not kernel.namespace:
         namespace = f"wavespec_kernel_{_identity(kernel.artifact)}"
-        if namespace not in _defined:
-            _define(kernel, namespace)
-            _defined[namespace] = kernel
+        with _defining:
+            if namespace not in _defined:
+                _define(kernel, namespace)
+                _defined[namespace] = kernel
         kernel.namespace = namespace
     return kernel.namespace
 
@@ -60,11 +64,12 @@ define_operators._dynamo_marked_constant = True  # pyright: ignore[reportFunctio
 
 
 def _identity(artifact: KernelArtifact) -> str:
-    """What tells kernels apart: how they are called, and their machine code."""
-    told = hashlib.sha256()
+    """What tells kernels apart: how they are called, what they take of that, and their machine code."""
+    told = hashlib.sha256(repr((artifact.name, [case.conditions for case in artifact.cases])).encode())
     for member in artifact.members:
         parts = [(part.tensors, part.grid, [binary.sha256 for binary in part.binaries]) for part in member.parts]
-        told.update(repr((member.target, member.tensors, member.dims, member.scalars, parts)).encode())
+        called = (member.target, member.tensors, member.dims, member.scalars, member.assumptions)
+        told.update(repr((*called, parts)).encode())
     return told.hexdigest()[:16]
 
 
@@ -78,6 +83,11 @@ def call_in_graph(
     """
     artifact = kernel.artifact
     tensors = list(inputs)
+    for parameter in artifact.inputs[: len(inputs)]:
+        if parameter.name in named:
+            raise ArgumentTypeError(
+                f"{artifact.name}: argument '{parameter.name}' is passed by its place and by its name."
+            )
     for parameter in artifact.inputs[len(inputs) :]:
         if parameter.name not in named:
             raise ArgumentTypeError(f"{artifact.name}: argument '{parameter.name}' is missing.")
@@ -92,6 +102,11 @@ def call_in_graph(
     for name in named:
         if all(name != one.name for one in (*artifact.inputs, *artifact.scalars)):
             raise ArgumentTypeError(f"{artifact.name}: got '{name}', which is none of its arguments.")
+    if outputs and len(outputs) != len(artifact.outputs):
+        results = ", ".join([one.name for one in artifact.outputs])
+        raise ArgumentTypeError(
+            f"{artifact.name}: 'out' takes {len(artifact.outputs)} tensors ({results}), got {len(outputs)}."
+        )
     define_operators(kernel)
     operators = getattr(torch.ops, kernel.namespace)
     if outputs:

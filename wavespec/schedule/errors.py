@@ -27,7 +27,8 @@ class NoEarlyWait(WavespecError, code="no-early-wait"):
     def __init__(self, where: Where) -> None:
         super().__init__(
             where,
-            "No step has lanes tell each other of sums, and arithmetic with both behind that, beside a product.",
+            "No step of a loop has what waves wait early for: lanes that tell each other of its sums, as of the largest"
+            " one of a row, and arithmetic with both.",
             hints=["Leave 'early_wait' out."],
         )
 

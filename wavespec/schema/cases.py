@@ -38,7 +38,8 @@ class TargetCase:
     case: Case | None = None
     """What the spec was made of, with its places; none for all sizes."""
     least: Expression | None = None
-    """The further condition that no other case of its choice takes less; none of cases that are not compared."""
+    """The further condition that no case behind it in its choice takes less; none of the last one, and of cases in no
+    choice."""
     is_default: bool = False
     """Whether it is for the sizes that the cases of the target leave."""
 

@@ -109,8 +109,8 @@ def _of_count(spec: KernelSpec, rows: str, of: str, count: int) -> Iterator[tupl
         if dim not in spec.dims or not dim.isidentifier():
             yield f"{quote(dim)} is no dim of the spec", "Write 'pack: {ROWS: [HEADS, 4]}', of dims with names."
             return
-    yield from obstacles_of_neighbours(spec, rows, of, count)
     yield from _of_any(spec, rows, of, (*_TAKEN, Branch))
+    yield from obstacles_of_neighbours(spec, rows, of, count)
 
 
 def _of_any(spec: KernelSpec, rows: str, of: str, taken: tuple[type, ...]) -> Iterator[tuple[str, str]]:

@@ -50,7 +50,8 @@ def _rows_of_wave(spec: KernelSpec, rows: str) -> int:
     """Rows that are of one wave; all of a tile where no wave says so."""
     known = constant_values(spec)
     tiles = {type(one): one.tile for one in spec.constraints if isinstance(one, Wave | Workgroup) and one.dim == rows}
-    return tiles.get(Wave, tiles[Workgroup]).evaluate(known) if tiles else 1
+    tile = tiles.get(Wave, tiles.get(Workgroup))
+    return 1 if tile is None else tile.evaluate(known)
 
 
 class Neighbours(Packing):

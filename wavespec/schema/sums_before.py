@@ -72,17 +72,22 @@ def products_beside(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
     types, found = plain_graph(spec)[1], list[str]()
     for loop in spec.graph:
         products = [op for op in loop.body if isinstance(op, Mma)] if isinstance(loop, Iterate) else []
-        few = [op for op in products if any(_are_few(spec, types, op, operand) for operand in (op.lhs, op.rhs))]
+        few = [op for op in products if _few_columns(spec, types, op)]
         shared = {name for op in products if op not in few for name in (op.lhs, op.rhs)}
         found += [op.name for op in few if not shared.isdisjoint((op.lhs, op.rhs))]
     return sums_that_can_be_made(spec, found)
 
 
-def _are_few(spec: KernelSpec, types: Mapping[str, ValueType], op: Mma, operand: str) -> bool:
-    """Whether all columns that an operand gives a product are few, whatever a call says."""
-    dims = [spec.dims[dim] for dim in types[operand].dims if dim in types[op.acc].dims]
-    sizes = [dim.value or dim.max for dim in dims]
-    return bool(sizes) and all(size is not None and size <= _FEW for size in sizes)
+def _few_columns(spec: KernelSpec, types: Mapping[str, ValueType], op: Mma) -> tuple[str, ...]:
+    """The columns that an operand gives a product beside the rows of the other one, where they are few whatever a call
+    says; else none."""
+    own = types[op.acc].dims
+    for operand in (op.lhs, op.rhs):
+        columns = tuple(dim for dim in types[operand].dims if dim in own)
+        sizes = [spec.dims[dim].value or spec.dims[dim].max for dim in columns]
+        if 0 < len(columns) < len(own) and all(size is not None and size <= _FEW for size in sizes):
+            return columns
+    return ()
 
 
 def sums_that_can_be_made(spec: KernelSpec, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -137,7 +142,7 @@ def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
     (loop,), (op,) = loops, named
     bounds = (loop.start, loop.end, loop.step, loop.until)
     uses = sum(words_of(one).count(name) for one in loop.body)
-    if op not in loop.body or not _sums_up(op, loop, name) or uses != 1:
+    if op not in loop.body or not _sums_up(spec, op, loop, name) or uses != 1:
         return None
     alone = loop.model_copy(update={"carry": {name: loop.carry[name]}})
     body = needed_for_carry(alone)
@@ -154,9 +159,10 @@ def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
     return _Sum(name, loop, body, around) if all(isinstance(one, IN_FRONT) for one in around) else None
 
 
-def _sums_up(op: Reduce | Mma, loop: Iterate, name: str) -> bool:
+def _sums_up(spec: KernelSpec, op: Reduce | Mma, loop: Iterate, name: str) -> bool:
     if isinstance(op, Mma):
-        return op.acc == name and op.scales is None
+        is_beside = any(isinstance(one, Mma) and one != op for one in loop.body)
+        return is_beside and op.acc == name and op.scales is None and bool(_few_columns(spec, plain_graph(spec)[1], op))
     return op.init == name and op.along == (loop.dim,) and len(op.values) == 1
 
 
@@ -195,8 +201,7 @@ def _product(
     waves, (product,) = spec.schedule and spec.schedule.waves, every(Mma, one.body)
     copies = waves is not None and waves.producers > 0
     sizes, types = _OF_PRODUCT if copies else _BY_LANES, plain_graph(spec)[1]
-    few = next(name for name in (product.lhs, product.rhs) if _are_few(spec, types, product, name))
-    columns = [dim for dim in types[few].dims if dim in own]
+    columns = _few_columns(spec, types, product)
     *outer, row = (dim for dim in own if dim not in columns)
     tiles: list[AnyConstraint] = [Workgroup(dim=row, tile=_number(sizes["rows"]), axis=0)]
     for axis, dim in enumerate((*columns, *outer), 1):

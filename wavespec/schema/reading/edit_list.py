@@ -246,7 +246,7 @@ def _labels(node: Node, key: str, index: int) -> tuple[str, ...]:
         when = node.get("when")
         conditions = when.items if isinstance(when, SequenceNode) else ()
         text = ", ".join(str(one.value) for one in conditions if isinstance(one, ScalarNode))
-        return (f"case {index + 1}", _plain(text))
+        return (f"case {index + 1}", _plain(text)) if text else (f"case {index + 1}",)  # a group may have no conditions
     if _WHAT[key] == "statement":
         if name := statement_name(node):
             return (name,)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from wavespec.diagnostics import WavespecError
-from wavespec.schema.language.errors import WrongType
+from wavespec.diagnostics import WavespecError, quote
+from wavespec.schema.language.errors import OutOfRange, WrongType
+from wavespec.schema.language.names import name_problem
 from wavespec.schema.reading.merge import merge
-from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, SequenceNode
+from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, SequenceNode
 
 Report = Callable[[WavespecError], object]
 
@@ -58,8 +59,12 @@ def _cases_in(item: Node, report: Report) -> Iterator[Node]:
         return
     shared = MappingNode(tuple(one for one in item.entries if one.key != "cases"), item.span)
     if not isinstance(inner, SequenceNode):
-        report(WrongType(inner.span, "a list of cases", "something else"))
+        name = inner.value if isinstance(inner, ScalarNode) and isinstance(inner.value, str) else ""
+        hint = f"No alias under 'let' is called {quote(name)}." if name_problem(name) is None else ""
+        report(WrongType(inner.span, "a list of cases", "something else", hint))
         return
+    if not inner.items:
+        report(OutOfRange(inner.span, "cases", "at least 1 entry long", "0", "Leave the group out, or its 'cases'."))
     for one in inner.items:
         if isinstance(one, MappingNode):
             yield from _cases_in(_joined(shared, one, report), report)
@@ -78,10 +83,12 @@ def _joined(shared: MappingNode, own: MappingNode, report: Report) -> MappingNod
     return MappingNode(tuple(entries), own.span)
 
 
-def _conditions(shared: MappingNode, own: MappingNode) -> SequenceNode | None:
-    """Those of both; None where not both are lists, of which one is what there is."""
+def _conditions(shared: MappingNode, own: MappingNode) -> Node | None:
+    """Those of both; what is no list in place of a list, which is a mistake; None where ``own`` has all there are."""
     outer, inner = shared.get("when"), own.get("when")
-    if not isinstance(outer, SequenceNode):
+    if outer is not None and not isinstance(outer, SequenceNode):
+        return outer
+    if outer is None:
         return None
     if inner is None:  # what is said of the conditions is said of the case, not of all that share them
         return SequenceNode(outer.items, own.span)

@@ -39,7 +39,7 @@ from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression, Name, Num
 from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.index_parser import parse_index
-from wavespec.schema.language.models import Dim, KernelSpec
+from wavespec.schema.language.models import Case, Dim, KernelSpec
 from wavespec.schema.language.names import name_problem
 from wavespec.schema.language.scalars import parse_default
 from wavespec.schema.ops import Formula, Op, ValueOp
@@ -164,10 +164,11 @@ class _Reader:
             name: str | None = entry.key
             is_spelt, found = name in allowed, len(self.errors) + 1
             if not is_spelt:
-                self.errors.append(UnknownField(entry.key_span, entry.key, allowed, owner_of(model)))
+                known = (*allowed, "cases") if model is Case else allowed  # of groups, which are written out before
+                self.errors.append(UnknownField(entry.key_span, entry.key, known, owner_of(model)))
                 # Read on as if it were spelt right, so that nothing is called missing for it.
-                name = nearest(entry.key, allowed)
-                if name is None or node.get(name) is not None:
+                name = nearest(entry.key, known)
+                if name not in allowed or node.get(name) is not None:
                     continue
             positions[(name,)] = Position(entry.value.span, entry.key_span)
             fields[name] = self._value(entry.value, kinds[name], positions, (name,))
@@ -388,7 +389,8 @@ class _Reader:
         owner: str,
     ) -> None:
         seen: set[Path] = set()
-        for problem in error.errors(include_url=False):
+        # Of a field of several types, what is wrong with a value of one of them, before that it is none of another.
+        for problem in sorted(error.errors(include_url=False), key=lambda one: one["type"].endswith("_type")):
             location = problem["loc"]
             path: Path = ()
             for part in location:
