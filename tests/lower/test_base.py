@@ -115,6 +115,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "keep-narrow",
             "keep-in-shared",
             "load-ahead",
+            "meet-once",
         ),
     }
     assert others[1] == {

@@ -56,8 +56,8 @@ def kernel(text: str = TEXT, after: str = "promote-shared") -> Kernel:
 
 def test_all_that_a_weight_follows_from_is_decoded_and_the_weight_is_kept() -> None:
     known = kernel(after="inline-steps")
-    assert decoded_values(known, NVIDIA) == {"weight", "weight_cast", "w_tile", "s_tile"}
-    assert kept_operands(known, NVIDIA) == {"weight"}
+    assert decoded_values(known) == {"weight", "weight_cast", "w_tile", "s_tile"}
+    assert kept_operands(known) == {"weight"}
 
 
 def test_a_packed_tensor_is_staged_packed() -> None:

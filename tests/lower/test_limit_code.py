@@ -11,6 +11,7 @@ from tests.lower.gemms import NVIDIA
 from tests.lower.ir_text import Text
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel
+from wavespec.lower import cut_tiles
 from wavespec.lower.limit_code import LimitCode
 from wavespec.pipeline import emit, lower
 from wavespec.schema import loads
@@ -38,6 +39,17 @@ graph:
 (*_, V3) = machines("cpu")
 
 
+@pytest.fixture
+def uncut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tile is cut into strips, so that small specs have the code of large ones that cannot be cut."""
+    monkeypatch.setattr(cut_tiles, "_MOST_VECTORS", 1 << 60)
+
+
+def test_a_tile_of_a_million_columns_is_cut() -> None:
+    assert emit(loads(TEXT), V3).text.count("\n") < V3.most_lines // 10
+
+
+@pytest.mark.usefixtures("uncut")
 def test_a_tile_of_a_million_columns_is_refused_at_once() -> None:
     start = time.process_time()
     with pytest.raises(WavespecError) as caught:
@@ -77,12 +89,14 @@ def test_vector_registers_of_tiles_are_counted() -> None:
     assert LimitCode()(more, NVIDIA) is more, "where no compiler takes long there is no limit"
 
 
+@pytest.mark.usefixtures("uncut")
 def test_tiles_with_more_lines_than_vectors_are_refused_by_their_lines() -> None:
     text = TEXT.replace("1048576", "1024").replace('"v + 1"', '"atan2(v, exp(v))"')
     with pytest.raises(WavespecError, match="too-much-code"):
         emit(loads(text), V3)
 
 
+@pytest.mark.usefixtures("uncut")
 def test_a_single_operation_stops_where_its_steps_are_too_many() -> None:
     """Elements at places of their own may become a step each, which is not known before they are made."""
     text = TEXT.replace("1048576", "1024").replace("{read: x}", "{read: x, at: {N: N * 7 % size(N)}}")
@@ -91,6 +105,7 @@ def test_a_single_operation_stops_where_its_steps_are_too_many() -> None:
         lower(loads(text), small)
 
 
+@pytest.mark.usefixtures("uncut")
 def test_elements_at_places_of_their_own_count_before_they_are_found() -> None:
     text = (
         TEXT.replace("f32", "u8")
@@ -122,6 +137,7 @@ def test_writing_stops_at_the_first_line_too_many() -> None:
         emit(loads(text), small)
 
 
+@pytest.mark.usefixtures("uncut")
 def test_elements_that_are_combined_count_one_by_one() -> None:
     """Places that values say may be in loops, but atomic operations are not: this took 13 s."""
     text = (
