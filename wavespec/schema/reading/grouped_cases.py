@@ -61,7 +61,7 @@ def _cases_in(item: Node, report: Report) -> Iterator[Node]:
     if not isinstance(inner, SequenceNode):
         name = inner.value if isinstance(inner, ScalarNode) and isinstance(inner.value, str) else ""
         hint = f"No alias under 'let' is called {quote(name)}." if name_problem(name) is None else ""
-        report(WrongType(inner.span, "a list of cases", "something else", hint))
+        report(WrongType(inner.span, "a list of cases", "something else", hint, about=[name] if hint else ()))
         return
     if not inner.items:
         report(OutOfRange(inner.span, "cases", "at least 1 entry long", "0", "Leave the group out, or its 'cases'."))
