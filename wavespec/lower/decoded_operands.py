@@ -20,6 +20,7 @@ from wavespec.ops.index_map import index_of
 from wavespec.targets.machine import Machine
 
 _LINE_BYTES, _SWIZZLED_BYTES, _SWIZZLED_ROWS = 128, (32, 64), 8
+_CHUNK_BITS = 128
 _STEPS = CAST | ELEMENTWISE
 
 
@@ -226,8 +227,9 @@ def arranged(tile: Memory) -> Memory:
     row_bytes = tile.bytes_of(extents[-1])
     # Swizzles look at addresses, which count rows from the tile on where those before it are whole rounds of eight.
     is_broken = extents[0] > 1 and extents[0] % _SWIZZLED_ROWS
+    bits = tile.bytes_of(8)  # of one element, as many as bytes of eight
+    is_broken = is_broken or _CHUNK_BITS % bits  # elements of six bits lie across what a swizzle moves
     if (row_bytes % _LINE_BYTES and row_bytes not in _SWIZZLED_BYTES) or is_broken:
         return replace(tile, arrangement=row_major(tile.dims, extents))
     row, column = tile.dims
-    bits = tile.bytes_of(8)  # of one element, as many as bytes of eight
     return replace(tile, arrangement=swizzled_slabs((row, column), (extents[0], extents[1]), bits))
