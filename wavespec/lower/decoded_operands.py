@@ -19,8 +19,7 @@ from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.ops.index_map import index_of
 from wavespec.targets.machine import Machine
 
-_LINE_BYTES, _SWIZZLED_BYTES, _SWIZZLED_ROWS = 128, (32, 64), 8
-_CHUNK_BITS = 128
+_LINE_BYTES, _SWIZZLED_BYTES, _SWIZZLED_ROWS, _CHUNK_BITS = 128, (32, 64), 8, 128
 _STEPS = CAST | ELEMENTWISE
 
 
@@ -225,11 +224,11 @@ def arranged(tile: Memory) -> Memory:
     tile = replace(tile, packed=tile.dtype.is_packed)
     extents = tuple(extent.value for extent in tile.shape)
     row_bytes = tile.bytes_of(extents[-1])
-    # Swizzles look at addresses, which count rows from the tile on where those before it are whole rounds of eight.
-    is_broken = extents[0] > 1 and extents[0] % _SWIZZLED_ROWS
     bits = tile.bytes_of(8)  # of one element, as many as bytes of eight
-    is_broken = is_broken or _CHUNK_BITS % bits  # elements of six bits lie across what a swizzle moves
-    if (row_bytes % _LINE_BYTES and row_bytes not in _SWIZZLED_BYTES) or is_broken:
+    is_whole = row_bytes % _LINE_BYTES == 0 or row_bytes in _SWIZZLED_BYTES
+    # Swizzles move chunks, across which elements of six bits lie, and look at addresses, which count rows from the tile
+    # on where those before it are whole rounds of eight.
+    if not is_whole or _CHUNK_BITS % bits or (extents[0] > 1 and extents[0] % _SWIZZLED_ROWS):
         return replace(tile, arrangement=row_major(tile.dims, extents))
     row, column = tile.dims
     return replace(tile, arrangement=swizzled_slabs((row, column), (extents[0], extents[1]), bits))
