@@ -76,8 +76,14 @@ class _Encoder:
         self._element_bytes = DTYPE_BYTES.get(dtype, 1)
         self._data_type = _DATA_TYPES.get(described.rounded or dtype, _BYTES)
         # The driver counts dims from the innermost.
-        self._box = (ctypes.c_uint32 * rank)(*reversed(box))
         steps = [1, *(window.step for window in described.windows), 1] if described.windows else [1] * rank
+        if described.row_step > 1:  # the driver says what a box spans, of which it takes every so manieth
+            rows = max(range(rank - 1), key=lambda dim: box[dim])
+            steps[rows], box = (
+                described.row_step,
+                tuple(extent * described.row_step if dim == rows else extent for dim, extent in enumerate(box)),
+            )
+        self._box = (ctypes.c_uint32 * rank)(*reversed(box))
         self._steps = (ctypes.c_uint32 * len(steps))(*reversed(steps))
         self._layout = (_NO_INTERLEAVE, _SWIZZLES[described.swizzle_bytes], _FETCH_256_BYTES, _ZEROS_OUTSIDE)
         self._driver = driver

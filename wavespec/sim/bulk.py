@@ -186,8 +186,9 @@ class BulkUnit:
             places = self._windows(op, corner, thread)
         else:
             axes = [[-1 if other == axis else 1 for other in range(len(box))] for axis in range(len(box))]
-            starts = zip(corner, box, axes, strict=True)
-            places = [(start + np.arange(extent)).reshape(axis) for start, extent, axis in starts]
+            steps = [op.get("row_step") or 1 if axis == row_axis(box) else 1 for axis in range(len(box))]
+            starts = zip(corner, box, steps, axes, strict=True)
+            places = [(start + step * np.arange(extent)).reshape(axis) for start, extent, step, axis in starts]
         start = 0 if memory.memory.start is None else self._numbers((memory.memory.start,), thread)[0]
         index, inside = np.full(box, start, np.int64), np.ones(box, np.bool_)
         for at, size, stride in zip(places, shape, strides, strict=True):
