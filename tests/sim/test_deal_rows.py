@@ -70,8 +70,14 @@ def test_others_stay_as_they_are(text: str, schedule: str) -> None:
 BUGS: dict[str, tuple[Bug, Sequence[str]]] = {
     "rows side by side": (altered("bulk_copy", "row_step", lambda _: 1, row_step=4), ["wrong"]),
     "one tensor's rows alone": (altered("bulk_copy", "row_step", lambda _: 1, memory="v.shared"), ["wrong"]),
-    "the next lane's": (altered("load", "offset", lambda offset: offset + 8, memory="bias"), ["wrong", "out-of-bounds"]),
-    "columns behind the end": (altered("load", "mask", lambda mask: mask[:1], memory="bias"), ["wrong", "out-of-bounds"]),
+    "the next lane's": (
+        altered("load", "offset", lambda offset: offset + 8, memory="bias"),
+        ["wrong", "out-of-bounds"],
+    ),
+    "columns behind the end": (
+        altered("load", "mask", lambda mask: mask[:1], memory="bias"),
+        ["wrong", "out-of-bounds"],
+    ),
     "tiles that nobody waits for": (dropped("signal_wait", signal="at_T-k.full"), ["unwaited-copy", "race"]),
     "tiles that are never given back": (dropped("signal_arrive", signal="at_T-k.empty"), ["deadlock"]),
     "the other buffer": (
