@@ -77,12 +77,9 @@ class _Encoder:
         self._data_type = _DATA_TYPES.get(described.rounded or dtype, _BYTES)
         # The driver counts dims from the innermost.
         steps = [1, *(window.step for window in described.windows), 1] if described.windows else [1] * rank
-        if described.row_step > 1:  # the driver says what a box spans, of which it takes every so manieth
-            rows = max(range(rank - 1), key=lambda dim: box[dim])
-            steps[rows], box = (
-                described.row_step,
-                tuple(extent * described.row_step if dim == rows else extent for dim, extent in enumerate(box)),
-            )
+        if described.row_step > 1:
+            self._rows = max(range(rank - 1), key=lambda dim: box[dim])
+            box, rank, steps = (*box[: self._rows + 1], 1, *box[self._rows + 1 :]), rank + 1, [*steps, 1]
         self._box = (ctypes.c_uint32 * rank)(*reversed(box))
         self._steps = (ctypes.c_uint32 * len(steps))(*reversed(steps))
         self._layout = (_NO_INTERLEAVE, _SWIZZLES[described.swizzle_bytes], _FETCH_256_BYTES, _ZEROS_OUTSIDE)
@@ -101,6 +98,8 @@ class _Encoder:
         ``strides``: in elements, of a tensor that is not contiguous."""
         if 0 in shape:
             return bytes(TENSOR_MAP_BYTES)
+        if (step := self._described.row_step) > 1:  # a dim of rows that far apart, and one of those in between
+            shape, strides = _split(shape, strides, self._rows, step)
         rank = len(shape)
         sizes, pitches = (ctypes.c_uint64 * (rank + ENDED_DIMS))(), (ctypes.c_uint64 * (rank + ENDED_DIMS))()
         pitch = self._element_bytes
@@ -171,3 +170,13 @@ class _Encoder:
         ]
         corners = ctypes.c_int * len(lower)
         return corners(*reversed(lower)), corners(*reversed(upper)), columns, rows
+
+
+def _split(
+    shape: tuple[int, ...], strides: tuple[int, ...], dim: int, step: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A dim as two, the inner one of ``step`` rows, which divide those of the tensor."""
+    shape = (*shape[:dim], shape[dim] // step, step, *shape[dim + 1 :])
+    if strides:
+        strides = (*strides[:dim], strides[dim] * step, *strides[dim:])
+    return shape, strides
