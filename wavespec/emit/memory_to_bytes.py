@@ -62,10 +62,13 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
 
 
 def _carried_as_bytes(body: tuple[Op, ...]) -> tuple[Op, ...]:
-    """Loops whose steps load small elements for the next one carry the bytes that these share: else each of them would
-    be in a register of its own from step to step."""
+    """Loops whose steps load small elements or truth values for the next one carry the bytes that these share, or came
+    in: else each of them would be in a register of its own from step to step."""
     shared = {
-        op.result.name: op for one in body for op in one.walk() if op.name == "unpack" and op["offset"] == const(0)
+        op.result.name: op
+        for one in body
+        for op in one.walk()
+        if (op.name == "unpack" and op["offset"] == const(0)) or (op.is_(CAST) and _is_of_a_byte(op))
     }
 
     def change(loop: Op) -> tuple[Op, ...]:
@@ -81,10 +84,16 @@ def _carried_as_bytes(body: tuple[Op, ...]) -> tuple[Op, ...]:
             operands[at], yields[at], arguments[at], results[at] = first, later, argument, result
         if not unpacked:
             return (loop,)
+        shared.update((op.result.name, op) for op in behind)  # for a loop that goes on with them
         region = Region(tuple(arguments), (*unpacked, *body.ops), tuple(yields))
         return (replace(loop, operands=tuple(operands), results=tuple(results), region=region), *behind)
 
     return rewrite(body, change, FOR)
+
+
+def _is_of_a_byte(cast: Op) -> bool:
+    """Whether it makes truth values of bytes."""
+    return cast.operands[0].vector.dtype == _BYTE and cast.result.vector.dtype == _FLAG
 
 
 def _arranged_in_bytes(arrangement: Arrangement, memory: Memory) -> Arrangement:

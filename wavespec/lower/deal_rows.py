@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.expr_value import evaluated
-from wavespec.ir.kernel import Kernel, Op, Value, VectorType, attribute_pairs
+from wavespec.ir.kernel import Kernel, Op, Region, Value, VectorType, attribute_pairs
+from wavespec.ir.rewriting import copied, substituted
 from wavespec.ir.thread import row_axis
 from wavespec.ir.thread_ops import BULK_COPY, FOR, LOAD, MMA_ASYNC, PACK, PAD, SLICE
 from wavespec.lower.base import Pass, fresh_names
@@ -56,18 +57,46 @@ class DealRows(Pass):
         dealt = {id(loop): _Dealt.of(kernel, loop, fresh, widest) for loop in loops}
         if not dealt or None in dealt.values():
             return kernel
-        return replace(kernel, body=_with(kernel.body, dealt))
+        return replace(kernel, body=_with(kernel.body, dealt, fresh))
 
 
-def _with(ops: Sequence[Op], dealt: dict[int, _Dealt | None]) -> tuple[Op, ...]:
-    made = list[Op]()
-    for op in ops:
-        if (found := dealt.get(id(op))) is not None:
-            op = replace(op, region=replace(op.body, ops=tuple(found.ops())))
-        elif op.region is not None:
-            op = replace(op, region=replace(op.region, ops=_with(op.region.ops, dealt)))
-        made.append(op)
+def _with(ops: Sequence[Op], dealt: dict[int, _Dealt | None], fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    made, loops = list[Op](), list[_Dealt]()
+    for op in (*ops, None):
+        found = dealt.get(id(op))
+        if loops and (found is None or found.loop["lower"] != loops[-1].loop["upper"]):
+            made += _a_step_ahead(loops, fresh)
+            loops.clear()
+        if found is not None:
+            loops.append(found)
+        elif op is not None and op.region is not None:
+            made.append(replace(op, region=replace(op.region, ops=_with(op.region.ops, dealt, fresh))))
+        elif op is not None:
+            made.append(op)
     return tuple(made)
+
+
+def _a_step_ahead(loops: Sequence[_Dealt], fresh: Callable[[str], str]) -> Iterator[Op]:
+    """Loops behind one another whose steps load for the next one, with the first step's loads in front of them."""
+    carried, end = tuple[Value, ...](), loops[-1].loop["upper"]
+    for dealt in loops:
+        at, ops = dealt.loop["induction"], list(dealt.ops(end))
+        loads = [op for op in ops if op.is_(LOAD) and at in op.symbols]
+        if dealt is loops[0]:
+            first = [copied(substituted(op, {at: dealt.loop["lower"]}), fresh, {}) for op in loads]
+            carried = tuple(op.result for op in first)
+            yield from first
+        later = [copied(substituted(op, {at: dealt.at + dealt.loop["step"]}), fresh, {}) for op in loads]
+        body = dealt.loop.body
+        region = Region(
+            (*body.arguments, *(op.result for op in loads)),
+            (*later, *(op for op in ops if op not in loads)),
+            (*body.yields, *(op.result for op in later)),
+        )
+        ends = tuple(Value(fresh(value.name), value.type) for value in carried)
+        operands, results = (*dealt.loop.operands, *carried), (*dealt.loop.results, *ends)
+        yield replace(dealt.loop, operands=operands, results=results, region=region)
+        carried = ends
 
 
 def _loads(loop: Op) -> list[Op]:
@@ -173,14 +202,14 @@ class _Dealt:
                 self.groups[id(first)] = group
         return bool(found)
 
-    def ops(self) -> Iterator[Op]:
-        """The body of the loop."""
+    def ops(self, end: Expr) -> Iterator[Op]:
+        """The body of the loop, which loads no columns from ``end`` on."""
         taken = {id(op) for group in self.groups.values() for _, op in group}
         for op in self.loop.body.ops:
             if op.is_(BULK_COPY):
                 yield from self._boxes(op)
             elif id(op) in self.groups:
-                yield from self._at_once(self.groups[id(op)])
+                yield from self._at_once(self.groups[id(op)], end)
             elif id(op) not in taken:
                 fragment = self._fragment(op["start"]) if op.is_(PAD) else None
                 yield op if fragment is None else op.with_(start=self._dealt(fragment), stride=_DEALT)
@@ -196,11 +225,13 @@ class _Dealt:
             offset = copy["offset"] + memory.unswizzled_offset(place)
             yield copy.with_(box=tuple(box), corner=tuple(corner), offset=offset, row_step=_DEALT)
 
-    def _at_once(self, group: Sequence[tuple[int, Op]]) -> Iterator[Op]:
+    def _at_once(self, group: Sequence[tuple[int, Op]], end: Expr) -> Iterator[Op]:
         """One load, and what each of the others was of it."""
         (fragment, first), *_ = group
         moved = {place: self._dealt(fragment) for place, _ in first["mask"] if self.loop["induction"] in place.symbols}
-        mask = tuple((moved.get(place, place), end) for place, end in first["mask"])
+        mask = tuple((moved.get(place, place), stop) for place, stop in first["mask"])
+        if not moved:  # a step ahead may be behind the last one
+            mask = (*mask, (self._dealt(fragment), end))
         rest = first["offset"] - self._first - fragment * _FRAGMENT
         whole = Value(self.fresh(first.result.name), VectorType(first.result.vector.dtype, _RUN))
         yield replace(first, results=(whole,)).with_(offset=rest + self._dealt(fragment), mask=mask)
