@@ -148,13 +148,3 @@ def test_few_queries_take_the_cases_of_rows_that_start_anywhere(name: str) -> No
     number = len(biased.cases("sm_90")) - 3  # heads of 128, single elements
     for rows, keys in ((1, 67), (3, 2), (40, 0), (0, 4)):
         check(biased, on_few(biased, number), {"M": rows, "N": keys, "D": 72})
-
-
-@pytest.mark.parametrize("keys", [8, 136, 264])
-def test_lanes_load_masks_of_eight_keys_at_once(keys: int) -> None:
-    """Of heads of 128, whose keys boxes deal out; wherever they end."""
-    (masked,) = (subject for subject in ATTENTIONS if subject.name == "attention_biased_mask")
-    kernel = on_few(masked, 5)
-    loads = [op for op in kernel.walk() if op.name == "load" and op["memory"] == "mask"]
-    assert {op.result.vector.elements for op in loads} == {8}
-    check(masked, kernel, {"B": 1, "H": 2, "M": 70, "N": keys, "D": 72})

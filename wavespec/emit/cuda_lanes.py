@@ -104,12 +104,6 @@ class CudaLanes(LaneOperations):
             halves = [name for word in words for name in self._first_halves(word)]
             self.values[op.result.name] = tuple(Part(name, 1) for name in halves)
             return
-        if (
-            after.kind == "bool"
-            and before.bits == 8
-            and all(part.size > _WORD and not part.size % _WORD for part in parts)
-        ):
-            parts = self.function.parts(value, [_WORD] * (value.vector.elements // _WORD))
         if after.kind == "bool" and before.bits == 8 and all(part.size in (2, _WORD) for part in parts):
             self.values[op.result.name] = tuple(Part(name, 1) for part in parts for name in self._set_bytes(part))
             return

@@ -284,7 +284,8 @@ class BulkCopies(Emitter):
         swizzle = 0 if memory.arrangement is None else swizzle_bytes(memory.arrangement, memory.dtype.bytes)
         view = tuple(expr_to_size(size) for size in op.get("view", ()))
         windows = tuple(Window(first, step, expr_to_size(count)) for first, step, count, _ in op.get("windows", ()))
-        key = TensorMap(tensor, box, swizzle, view, windows, rounded, ended, op.get("row_step") or 1)
+        apart = op.get("row_run") or 1, op.get("row_step") or 1
+        key = TensorMap(tensor, box, swizzle, view, windows, rounded, ended, *apart)
         if key not in self.maps:
             if op.get("windows"):
                 self._limit_windows(op["windows"], tensor)

@@ -16,7 +16,7 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, VectorType, attribute_pairs, rewrite
 from wavespec.ir.layout import Arrangement, Digit
-from wavespec.ir.thread_ops import BULK_COPY, CAST, FOR, LOAD, STORE
+from wavespec.ir.thread_ops import BULK_COPY, CAST, FOR, LOAD, LOAD_MATRIX, STORE
 
 _BYTE, _FLAG = DTYPES["u8"], DTYPES["bool"]
 
@@ -43,7 +43,7 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
             return tuple(convert(op, packed[memory], count))
         if memory not in flags or op.is_(BULK_COPY):  # a copy moves bytes as they are
             return (op,)
-        if op.is_(LOAD):
+        if op.is_(LOAD, LOAD_MATRIX):
             loaded = as_bytes(op.result, op.result.vector.elements)
             return replace(op, results=(loaded,)), replace(op, name=CAST.name, operands=(loaded,), attributes=())
         stored = as_bytes(op.operands[0], op.operands[0].vector.elements)
@@ -57,18 +57,15 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
             return replace(memory, dtype=_BYTE, shape=shape, arrangement=arranged)
         return replace(memory, dtype=_BYTE) if memory.name in flags else memory
 
-    body = rewrite(kernel.body, change, LOAD | STORE | BULK_COPY)
+    body = rewrite(kernel.body, change, LOAD | LOAD_MATRIX | STORE | BULK_COPY)
     return replace(kernel, memories=tuple(map(of_bytes, kernel.memories)), body=_carried_as_bytes(body))
 
 
 def _carried_as_bytes(body: tuple[Op, ...]) -> tuple[Op, ...]:
-    """Loops whose steps load small elements or truth values for the next one carry the bytes that these share, or came
-    in: else each of them would be in a register of its own from step to step."""
+    """Loops whose steps load small elements for the next one carry the bytes that these share: else each of them would
+    be in a register of its own from step to step."""
     shared = {
-        op.result.name: op
-        for one in body
-        for op in one.walk()
-        if (op.name == "unpack" and op["offset"] == const(0)) or (op.is_(CAST) and _is_of_a_byte(op))
+        op.result.name: op for one in body for op in one.walk() if op.name == "unpack" and op["offset"] == const(0)
     }
 
     def change(loop: Op) -> tuple[Op, ...]:
@@ -84,16 +81,10 @@ def _carried_as_bytes(body: tuple[Op, ...]) -> tuple[Op, ...]:
             operands[at], yields[at], arguments[at], results[at] = first, later, argument, result
         if not unpacked:
             return (loop,)
-        shared.update((op.result.name, op) for op in behind)  # for a loop that goes on with them
         region = Region(tuple(arguments), (*unpacked, *body.ops), tuple(yields))
         return (replace(loop, operands=tuple(operands), results=tuple(results), region=region), *behind)
 
     return rewrite(body, change, FOR)
-
-
-def _is_of_a_byte(cast: Op) -> bool:
-    """Whether it makes truth values of bytes."""
-    return cast.operands[0].vector.dtype == _BYTE and cast.result.vector.dtype == _FLAG
 
 
 def _arranged_in_bytes(arrangement: Arrangement, memory: Memory) -> Arrangement:

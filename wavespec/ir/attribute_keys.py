@@ -46,6 +46,7 @@ Integer = Literal[
     "pending",
     "rank",
     "registers",
+    "row_run",
     "row_step",
     "rows",
     "run",

@@ -79,7 +79,8 @@ class _Encoder:
         steps = [1, *(window.step for window in described.windows), 1] if described.windows else [1] * rank
         if described.row_step > 1:
             self._rows = max(range(rank - 1), key=lambda dim: box[dim])
-            box, rank, steps = (*box[: self._rows + 1], 1, *box[self._rows + 1 :]), rank + 1, [*steps, 1]
+            runs = box[self._rows] // described.row_run, described.row_run
+            box, rank, steps = (*box[: self._rows], *runs, *box[self._rows + 1 :]), rank + 1, [*steps, 1]
         self._box = (ctypes.c_uint32 * rank)(*reversed(box))
         self._steps = (ctypes.c_uint32 * len(steps))(*reversed(steps))
         self._layout = (_NO_INTERLEAVE, _SWIZZLES[described.swizzle_bytes], _FETCH_256_BYTES, _ZEROS_OUTSIDE)

@@ -186,9 +186,12 @@ class BulkUnit:
             places = self._windows(op, corner, thread)
         else:
             axes = [[-1 if other == axis else 1 for other in range(len(box))] for axis in range(len(box))]
-            steps = [op.get("row_step") or 1 if axis == row_axis(box) else 1 for axis in range(len(box))]
-            starts = zip(corner, box, steps, axes, strict=True)
-            places = [(start + step * np.arange(extent)).reshape(axis) for start, extent, step, axis in starts]
+            within = [np.arange(extent) for extent in box]
+            if (step := op.get("row_step") or 1) > 1:
+                run, at = op.get("row_run") or 1, row_axis(box)
+                within[at] = within[at] // run * step + within[at] % run
+            starts = zip(corner, within, axes, strict=True)
+            places = [(start + row).reshape(axis) for start, row, axis in starts]
         start = 0 if memory.memory.start is None else self._numbers((memory.memory.start,), thread)[0]
         index, inside = np.full(box, start, np.int64), np.ones(box, np.bool_)
         for at, size, stride in zip(places, shape, strides, strict=True):
