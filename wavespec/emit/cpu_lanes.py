@@ -127,14 +127,11 @@ class CpuLanes(LaneOperations):
         return tuple(Part(line, rows * unit) for line in lines)
 
     def _in_turn(self, lines: Sequence[str], dtype: DType, columns: int) -> Parts:
-        """The elements of two vectors in turn, as many at a time as one of them has."""
-        old, half = vector_type(dtype, columns), f"vector<{columns}xi16>"
+        """The elements of two vectors in turn, by one shuffle of words."""
+        size = 2 * columns
+        old, half, both = vector_type(dtype, columns), f"vector<{columns}xi16>", f"vector<{size}xi16>"
         one, other = (self.text.op(f"vector.bitcast {line} : {old} to {half}") for line in lines)
         taken = [at + line * columns for at in range(columns) for line in range(2)]
-        found: list[Part] = []
-        for first in (0, columns):
-            name = self.text.op(
-                f"vector.shuffle {one}, {other} {taken[first : first + columns]} : {half}, {half}"
-            )
-            found.append(Part(self.text.op(f"vector.bitcast {name} : {half} to {old}"), columns))
-        return tuple(found)
+        name = self.text.op(f"vector.shuffle {one}, {other} {taken} : {half}, {half}")
+        name = self.text.op(f"vector.bitcast {name} : {both} to {vector_type(dtype, size)}")
+        return (Part(name, size),)

@@ -334,7 +334,7 @@ def stored_later(
                 block = build.transpose(build.pack(lines[at : at + rows], source.name), *sizes, source.name)
                 # Register r of line `number` is row r of the block, unit by unit.
                 places = [shared.offset(local[(at * columns + number) * unit]) for number in range(columns)]
-                together = stored_together(places, rows * unit) if op.get("at") and not machine.concurrent_waves else 1
+                together = 1 if machine.concurrent_waves else stored_together(places, rows * unit)
                 for number in range(0, columns, together):
                     part = build.slice(block, number * rows * unit, together * rows * unit)
                     build.store(part, shared.name, places[number], mask=waiting[at][2])
