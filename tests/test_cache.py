@@ -145,7 +145,12 @@ def test_sweep_removes_old_temporaries_and_unused_entries(cache: CompileCache) -
 
 def test_a_cache_is_swept_by_who_writes_once_a_day(cache: CompileCache, monkeypatch: pytest.MonkeyPatch) -> None:
     sweeps: list[CompileCache] = []
-    monkeypatch.setattr(CompileCache, "sweep", lambda self: sweeps.append(self))
+
+    def noted(cache: CompileCache) -> int:
+        sweeps.append(cache)
+        return 0
+
+    monkeypatch.setattr(CompileCache, "sweep", noted)
     cache.put(_KEY, b"code")
     assert CompileCache(cache.directory, enabled=True).get(_KEY) == b"code"
     CompileCache(cache.directory, enabled=True).put(_KEY, b"code")

@@ -40,7 +40,9 @@ class CpuLanes(LaneOperations):
         if after.name == "bf16" and not before.is_float:
             middle = old.replace(mlir_type(before), "f32")
             name = self.convert(name, before, DTYPES["f32"], old, middle)
-            return self._cut_to_bf16(name, middle) if before.bits <= _EXACT_BITS else self._rounded_to_bf16(name, middle)
+            return (
+                self._cut_to_bf16(name, middle) if before.bits <= _EXACT_BITS else self._rounded_to_bf16(name, middle)
+            )
         if (before.name, new) == ("f32", "bf16"):
             return self._rounded_to_bf16(name, old)
         if (before.name, after.name) != ("bf16", "f32"):

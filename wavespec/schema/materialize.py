@@ -93,9 +93,7 @@ def kernels_of(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec,
         else:
             found[name].check_dims(values[name].dims)
             type_ = (values[name].dims, values[name].dtype)
-            kernel = writing_value(
-                spec, name, values[name].ops, type_, dims, values[name].written, one_lane=one_lane
-            )
+            kernel = writing_value(spec, name, values[name].ops, type_, dims, values[name].written, one_lane=one_lane)
         span = schedule.key_span_of("materialize", name)
         kernel.was_written_at({(): Position(span)} if span else {})
         kernels.append(kernel)

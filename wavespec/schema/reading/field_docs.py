@@ -57,14 +57,16 @@ def _field_docs(model: type[SpecModel]) -> dict[str, str]:
 
 def _declared(model: type[SpecModel]) -> dict[str, str]:
     """The fields that a class itself declares, with their docstrings; of one that a table made, without."""
-    names = dict.fromkeys(model.__dict__.get("__annotations__", {}), "")
+    names = dict.fromkeys(inspect.get_annotations(model), "")
     try:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     except (OSError, TypeError):
         return names
     assert isinstance(tree, ast.ClassDef)
     for field, doc in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(doc, ast.Expr):
-            if isinstance(doc.value, ast.Constant) and isinstance(doc.value.value, str):
-                names[field.target.id] = inspect.cleandoc(doc.value.value)
+        match field, doc:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                names[name] = inspect.cleandoc(text)
+            case _:
+                pass
     return names
