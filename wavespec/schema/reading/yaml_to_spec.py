@@ -164,7 +164,7 @@ class _Reader:
             name: str | None = entry.key
             is_spelt, found = name in allowed, len(self.errors) + 1
             if not is_spelt:
-                known = (*allowed, "cases") if model is Case else allowed  # of groups, which are written out before
+                known = (*allowed, "name", "cases") if model is Case else allowed  # groups are written out before
                 self.errors.append(UnknownField(entry.key_span, entry.key, known, owner_of(model)))
                 # Read on as if it were spelt right, so that nothing is called missing for it.
                 name = nearest(entry.key, known)
