@@ -70,6 +70,7 @@ class UnboundDim(WavespecError, code="unbound-dim"):
             f"No input has the dim {quote(dim)}, so a call cannot tell its size.",
             hints=[
                 f"Give it one size ({dim}: {{value: ...}}), say what it follows from ({dim}: {{equals: ...}}), "
+                f"as of a scalar of integers ({dim}: {{equals: count}}, 'scalars: {{count: {{dtype: i32}}}}'), "
                 "or delete it."
             ],
         )
