@@ -73,6 +73,7 @@ def _hints(kernel: Kernel, dim: str) -> list[str]:
     if not joins:
         return [f"Add {{workgroup: {dim}, tile: {_TILE}, axis: {_free_axis(kernel)}}} to 'constraints'."]
     hints = [
+        *(hint for op in joins for hint in _combined(kernel, op)),
         f"Go through '{dim}' in a loop: {_loop(kernel, joins[0])}; where there are 'constraints', with "
         f"{{tiling: {dim}, tile: {_TILE}}} among them."
     ]
