@@ -312,3 +312,15 @@ def test_tiles_of_windows_leave_few_filters_beyond_the_last_one(filters: int, ti
     """192 filters took two tiles of 128, of which a half was filled with zeros, at 0.68 of torch's speed."""
     case = case_of(spec_of("conv3d_ndhwc"), N=1, D=8, H=60, W=104, C=192, O=filters)
     assert tile(case, "O") == tile_of_filters
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+def test_adapters_are_added_in_place(target: str) -> None:
+    """Lanes share out the rank of an adapter, and have each result several times, which was refused."""
+    spec = changed(
+        "lora_expand",
+        ("  base: {shape: [M, N], dtype: bf16}\n", ""),
+        ("dtype: bf16, role: output}", "dtype: bf16, role: inout}"),
+        ("{read: base}", "{read: y}"),
+    )
+    assert check_builds([spec], [target]) == [()]

@@ -211,7 +211,6 @@ targets:
           - {wave: M, tile: 64}
           - {tiling: D, tile: 64}
           - {hardware: {mma: auto}}
-          - {assume: H % (G * 4) == 0}
         schedule: {pack: {M: [H, ASKED]}, workgroups: {persistent: true, count: 4}}
 """
 
@@ -270,7 +269,7 @@ def test_a_number_of_neighbours_has_limits(asked: int, limit: str) -> None:
 
 
 UNSHARED = {
-    "of two groups": ((("- {assume: H % (G * 4) == 0}\n", "- {assume: H % G == 0}\n"),), 4, "4 neighbours may read different elements of 'G'"),
+    "of two groups": ((("H % (G * 4) == 0", "H % G == 0"),), 4, "4 neighbours may read different elements of 'G'"),
     "other counts": ((), 8, "8 neighbours may read different elements of 'G'"),
     "nothing shared": ((("H * size(G) // size(H)", "H"),), 4, "neighbours share nothing that is read"),
     "no tiles of the grid": ((("{workgroup: M, tile: 128, axis: 1, order: count - 1 - index, end: beyond - first}", "{tiling: M, tile: 128}"),), 4, "the grid does not count 'H' one by one"),

@@ -58,6 +58,7 @@ Number = Literal["least", "most"]
 Flag = Literal[
     "acquire",
     "alone",
+    "awaited",
     "around",
     "asynchronous",
     "by_lane",
