@@ -45,6 +45,9 @@ class Indices:
         self._multiplied: dict[Expr, list[Expr]] = {}
         """By expression: its parts, products of sums of different depths multiplied out."""
         self._narrow = False
+        self.reciprocals = False
+        """Whether numbers are divided by sizes that a loop does not change as products: a processor divides words in ten
+        cycles or more, and multiplies them in three."""
         self.hide: Callable[[str], str] | None = None
         """Where set, comparisons are of how far apart both sides are with a number, and made in the block that asks: what
         makes a number of 32 bits another one to the compiler, which else compares in front of a branch, in all lanes,
@@ -304,6 +307,8 @@ class Indices:
         divisor = expr.args[1]
         if not at_most(const(1), divisor.substitute(self.present)):
             divisor = maximum(divisor, 1)
+        if self._has_reciprocal(expr.args[0], divisor, depth):
+            return self._by_reciprocal(expr, divisor, bits, depth)
         value, size = (self._at(part, bits).name for part in (expr.args[0], divisor))
         if expr.kind == "mod" and _may_be_negative(expr.args[0]):
             return self._remainder(value, size, bits, depth)
@@ -312,6 +317,41 @@ class Indices:
         else:
             verb = "floordivsi" if expr.kind == "floordiv" else "remsi"
         return self.text.op(f"arith.{verb} {value}, {size} : i{bits}", depth)
+
+    def _has_reciprocal(self, number: Expr, divisor: Expr, depth: int) -> bool:
+        """Whether a quotient is a product, of a number that is computed in front of the block where the quotient is."""
+        if not self.reciprocals or not is_natural((number, divisor)) or self.depth_of(divisor.symbols) >= depth:
+            return False
+        return (
+            number.high is not None and divisor.high is not None and number.high * divisor.high < 1 << _places(divisor)
+        )
+
+    def _by_reciprocal(self, expr: Expr, divisor: Expr, bits: int, depth: int) -> str:
+        """A quotient ``n // d``, or what it leaves, by ``m = (2ᵇ - 1) // d + 1``: ``m · d`` is up to ``d`` more than 2ᵇ, so
+        that ``n · m`` has the quotient from bit b on while ``n · d`` is less than 2ᵇ."""
+        number, places = self._at(expr.args[0], bits).name, _places(divisor)
+
+        def reciprocal(depth: int) -> str:
+            most = self.text.constant((1 << places) - 1 if places < 64 else -1, "i64")
+            least = self.text.op(f"arith.divui {most}, {self._at(divisor, 64).name} : i64", depth)
+            return self.text.op(f"arith.addi {least}, {self.text.constant(1, 'i64')} : i64", depth)
+
+        def quotient(depth: int) -> str:
+            counted = number
+            if places < 64:  # the upper word of a product is at hand, other bits of it are shifted together
+                counted = self.text.op(f"arith.shli {number}, {self.text.constant(1, f'i{bits}')} : i{bits}", depth)
+            counted = self.text.op(f"arith.extui {counted} : i{bits} to i128", depth)
+            wide = self.text.op(f"arith.extui {by} : i64 to i128", self.depth_of(divisor.symbols))
+            product = self.text.op(f"arith.muli {counted}, {wide} : i128", depth)
+            product = self.text.op(f"arith.shrui {product}, {self.text.constant(64, 'i128')} : i128", depth)
+            return self.text.op(f"arith.trunci {product} : i128 to i{bits}", depth)
+
+        by = self.once("reciprocal", divisor, reciprocal)
+        found = self.once(("quotient", bits, divisor), expr.args[0], quotient)
+        if expr.kind == "floordiv":
+            return found
+        size = self._at(divisor, bits).name
+        return self._subtracted(number, self.text.op(f"arith.muli {found}, {size} : i{bits}", depth), bits, depth)
 
     def _divide(self, expr: Expr, bits: int, depth: int) -> str:
         """By a power of two that is a shift, of negative numbers too; MLIR makes half a dozen operations of a division
@@ -335,8 +375,15 @@ class Indices:
     def _remainder(self, value: str, size: str, bits: int, depth: int) -> str:
         """Of a division that rounds towards minus infinity, which MLIR has no operation for."""
         below = self.text.op(f"arith.floordivsi {value}, {size} : i{bits}", depth)
-        below = self.text.op(f"arith.muli {below}, {size} : i{bits}", depth)
-        return self.text.op(f"arith.subi {value}, {below} : i{bits}", depth)
+        return self._subtracted(value, self.text.op(f"arith.muli {below}, {size} : i{bits}", depth), bits, depth)
+
+    def _subtracted(self, value: str, other: str, bits: int, depth: int) -> str:
+        return self.text.op(f"arith.subi {value}, {other} : i{bits}", depth)
+
+
+def _places(divisor: Expr) -> int:
+    """Bits behind the point of a reciprocal that is a word: that of 1 has one more."""
+    return 64 if divisor.low is not None and divisor.low > 1 else 63
 
 
 def is_wide(expr: Expr) -> bool:

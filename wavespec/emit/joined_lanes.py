@@ -64,7 +64,8 @@ class _Joining:
             return None
         type_ = f"vector<{self.width}x{self.element}>"
         halves = (
-            self.text.op(f"vector.shuffle {one}, {other or one} {half} : {type_}, {type_}") for half in self._halves(run)
+            self.text.op(f"vector.shuffle {one}, {other or one} {half} : {type_}, {type_}")
+            for half in self._halves(run)
         )
         low, high = halves
         return self.text.op(f"{self.verb} {low}, {high} : {type_}")

@@ -76,6 +76,7 @@ Flag = Literal[
     "once",
     "ordered",
     "products",
+    "rare",
     "release",
     "reverse",
     "running",

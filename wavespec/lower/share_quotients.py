@@ -69,8 +69,8 @@ def _where(loop: Op, index: Expr, steps: Expr, ops: Sequence[Op]) -> Op:
 
 
 def _shared(ops: Sequence[Op]) -> tuple[Expr, list[Op]] | None:
-    """How far the last quotient is from the first, and how far beyond a size the last place is; then the operations where
-    both are 0. None where that would not save many loads."""
+    """How far the last quotient is from the first, and how far beyond a size the last place is; then the operations
+    where both are 0. None where that would not save many loads."""
     stored = {op["memory"] for op in ops if op.is_(WRITES_MEMORY) and op.get("memory")}
     for quotients in _families(ops):
         first, last = quotients[0], quotients[-1]
@@ -94,8 +94,8 @@ def _shared(ops: Sequence[Op]) -> tuple[Expr, list[Op]] | None:
 
 
 def _families(ops: Sequence[Op]) -> Iterator[list[Expr]]:
-    """Quotients by one size of numbers that are a constant apart, in order; then of numbers each of which is as large as
-    the one before or larger, as those of channels are which a size divides, ``(C * at + C * 3) // S``."""
+    """Quotients by one size of numbers that are a constant apart, in order; then of numbers each of which is as large
+    as the one before or larger, as those of channels are which a size divides, ``(C * at + C * 3) // S``."""
     loads = [op for op in ops if op.is_(LOAD) and op.result.vector.elements == 1]
     found: defaultdict[tuple[Expr, Expr], set[Expr]] = defaultdict(set)
     grown: defaultdict[Expr, dict[Expr, None]] = defaultdict(dict)

@@ -162,8 +162,7 @@ class _Plan:
             yield from ((_Plan(self.spec, replace(roles, decoded_once=None)), entry) for entry in entries)
 
     def _with_few_others(self, once: Roles, most: int) -> list[str]:
-        """That what is decoded across steps meets at most so many elements of the other side, for each of whose tiles it
-        is decoded again."""
+        """That what is decoded across steps meets at most so many of the other side, whose tiles each decode it."""
         sides = {name: self.roles.dim_of(name) for name in ("rows", "columns")}
         others = [name for name, dim in sides.items() if any(dim not in dims for dims in once.written.values())]
         return [f"{name} <= {most}" for name in others]
@@ -406,6 +405,7 @@ class _Plan:
             "columns_laid": str(int(roles.columns in before)),
             "mapped": str(int(bool(roles.mapped))),
             "looked_up": str(int(roles.looked_up)),
+            **{f"{role}_divisor": roles.least_divisor(role) for role in ("rows", "columns")},
             "pixels": str(int(roles.pixels)),
             "direct": str(int(roles.bits == _ALONG_ANY or (roles.bits < _ALONG_ANY and roles.pixels))),
             "single": str(int(roles.single)),
