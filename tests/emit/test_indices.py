@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from wavespec.emit.indices import Indices, lower_bound
+from wavespec.emit.indices import Indices
 from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.uniform_parts import lower_bound
 from wavespec.ir.expr import Expr, const, minimum, symbol
 
 OPERATIONS = {
