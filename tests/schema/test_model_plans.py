@@ -11,7 +11,7 @@ from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import load
 from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
-from wavespec.schema.language.constraints import Tiling
+from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.expressions import Num
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.load import loads
@@ -47,6 +47,12 @@ def on(target: str, spec: KernelSpec, sizes: Mapping[str, int]) -> TargetCase:
 
 def tile(case: TargetCase, dim: str, what: str = "TILE") -> int:
     return int(resolve_params(case.spec)[f"{what}_{dim}"])
+
+
+def tile_of(kernel: KernelSpec, dim: str) -> int:
+    """Of a kernel among those of a case, whose tiles may be numbers."""
+    split = (one for one in kernel.constraints if isinstance(one, Tiling | Workgroup) and one.dim == dim)
+    return int(next(split).tile.evaluate(resolve_params(kernel)))
 
 
 def producers(case: TargetCase) -> int:
@@ -324,3 +330,33 @@ def test_adapters_are_added_in_place(target: str) -> None:
         ("{read: base}", "{read: y}"),
     )
     assert check_builds([spec], [target]) == [()]
+
+
+def test_cpus_make_products_of_few_columns_before_one_of_few_rows() -> None:
+    """Each tile of 24 columns made the adapter's 16 again."""
+    case = on("cpu", spec_of("linear_lora_f32"), {"M": 64, "N": 1024, "K": 1024})
+    making, product = case.kernels
+    assert [len([*every(Mma, one.graph)]) for one in (making, product)] == [1, 2]
+    assert [tile_of(making, dim) for dim in ("M", "R", "K")] == [64, 16, tile_of(product, "K")]
+
+
+@pytest.mark.parametrize(("columns", "kernels"), [(128, 1), (4096, 1), (4097, 2)])
+def test_cpus_decode_what_lies_across_steps_beside_its_product(columns: int, kernels: int) -> None:
+    """To write it turns it round, and takes as long as to decode it for twenty tiles of columns."""
+    sizes = {"B": 1, "C": 2, "L": 256, "H": 8, "G": 1, "P": 64, "N": columns}
+    assert len(on("cpu", spec_of("ssd_chunk_state"), sizes).kernels) == kernels
+
+
+def test_steps_of_cpus_that_values_bound_read_nothing_beyond_these() -> None:
+    case = on("cpu", spec_of("embedding_bag"), {"P": 257, "V": 10_000, "D": 128, "N": 4096})
+    assert tile(case, "N") == 1
+
+
+@pytest.mark.parametrize(("sizes", "wave"), [((32, 32), (4, 16)), ((3, 32), (1, 64)), ((32, 3), (1, 64))])
+def test_digits_of_columns_are_shared_by_rows_that_have_digits_too(
+    sizes: tuple[int, int], wave: tuple[int, int]
+) -> None:
+    path = SPECS.parent / "planned" / "kronecker_product.wave.yaml"
+    rows, columns = sizes
+    case = on("cpu", load(path), {"A": 64, "B": 64, "P": rows, "Q": columns, "M": 64 * rows, "N": 64 * columns})
+    assert (tile(case, "M", "WAVE"), tile(case, "N", "WAVE")) == wave

@@ -77,6 +77,7 @@ Flag = Literal[
     "once",
     "ordered",
     "products",
+    "rare",
     "release",
     "reverse",
     "running",

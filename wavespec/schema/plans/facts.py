@@ -31,6 +31,11 @@ SIZES: Final[Mapping[str, tuple[str, Of]]] = {
         "neighbours that share what is read, as heads do keys",
         lambda _, roles: f"ceildiv({roles.heads[0]}, {roles.heads[1]})" if roles.heads else "1",
     ),
+    "rows_divisor": (
+        "the least of the sizes that take places along rows apart, 0: none",
+        lambda _, roles: roles.least_divisor("rows"),
+    ),
+    "columns_divisor": ("the same along columns", lambda _, roles: roles.least_divisor("columns")),
 }
 """What a call decides."""
 

@@ -42,7 +42,7 @@ from wavespec.schema.plans.decoded import (
     lies_across,
     reads_of,
 )
-from wavespec.schema.plans.places import are_looked_up, indices_in, sharing_places, staged_as
+from wavespec.schema.plans.places import are_looked_up, divisors, indices_in, sharing_places, staged_as
 from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.values_of_rows import counted_dims, row_words
 from wavespec.schema.plans.windows import Windows, windows_of
@@ -156,6 +156,7 @@ class GraphRoles:
             whole=whole,
             along=self._are_along(whole),
             looked_up=bool(shared),
+            divisors=divisors(every(Read, self.ops), {"rows": rows, "columns": columns}) if kind == "elements" else {},
             operands=self._tensors_across(across) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),

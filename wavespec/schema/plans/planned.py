@@ -154,9 +154,18 @@ class _Plan:
             yield from ((_Plan(self.spec, turned), entry) for entry in table.turned)
         once = roles.decoded_once and _Plan(self.spec, roles.decoded_once)
         if once and with_cases and table.decoded_once is not None and all(once._conditions({}, table)):
+            if roles.across and table.decoded_across is not None:
+                when = self._with_few_others(once.roles, table.decoded_across)
+                yield from ((self, {**entry, "when": [*when, *entry["when"]]}) for entry in entries)
             yield from product((once, self), entries)
         else:
             yield from ((_Plan(self.spec, replace(roles, decoded_once=None)), entry) for entry in entries)
+
+    def _with_few_others(self, once: Roles, most: int) -> list[str]:
+        """That what is decoded across steps meets at most so many of the other side, whose tiles each decode it."""
+        sides = {name: self.roles.dim_of(name) for name in ("rows", "columns")}
+        others = [name for name, dim in sides.items() if any(dim not in dims for dims in once.written.values())]
+        return [f"{name} <= {most}" for name in others]
 
     def _of_columns_once(self, roles: Roles, table: Table) -> Iterator[tuple[_Plan, _Entry]]:
         """Entries for the sizes for which columns that are decoded across steps are written first."""

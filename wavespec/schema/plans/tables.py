@@ -68,6 +68,9 @@ class Table:
     """Names for expressions of sizes, facts and each other."""
     decoded_once: tuple[str, ...] | None = None
     """Sizes for which kernels of their own write what is decoded, where they can; None for none."""
+    decoded_across: int | None = None
+    """What is decoded across steps meets at most so many elements of the other side in the loop that decodes it,
+    whatever `decoded_once` says."""
     columns_once: tuple[str, ...] | None = None
     """Those for which one writes columns that lie across steps, where rows are decoded too."""
     sums_before: tuple[str, ...] | None = None
@@ -108,7 +111,7 @@ def table_of(kind: Kind, target: str) -> Table | None:
     lists = {name: tuple(_entries(written.get(name, ()))) for name in _LISTS}
     sizes = {name: tuple(map(_condition, written[name])) for name in _SIZES_FOR if name in written}
     let = {name: str(text) for name, text in written.get("let", {}).items()}
-    fields: Mapping[str, Any] = {**lists, **sizes, "let": let}
+    fields: Mapping[str, Any] = {**lists, **sizes, "let": let, "decoded_across": written.get("decoded_across")}
     table = Table(_read("limits")[target], **fields)
     _check(f"{kind} on {target}", written, table)
     return table
@@ -163,7 +166,12 @@ def _check(where: str, written: Entry, table: Table) -> None:
     texts = [text for name in _SIZES_FOR for text in getattr(table, name) or ()]
     texts += [*table.let.values(), *(str(text) for one in entries for text in (*one["when"], one.get("least", 0)))]
     strange = {word for text in texts for word in _WORD.findall(text)} - known
-    strange |= {name for one in entries for name in one} - _FIELDS | written.keys() - {*_LISTS, *_SIZES_FOR, "let"}
+    strange |= {name for one in entries for name in one} - _FIELDS | written.keys() - {
+        *_LISTS,
+        *_SIZES_FOR,
+        "let",
+        "decoded_across",
+    }
     strange |= {role for one in entries for role in one.get("tile", {})} - {*_ROLES}
     if strange:
         raise ValueError(f"table of {where}: {', '.join(sorted(strange))}")
