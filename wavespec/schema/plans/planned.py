@@ -30,13 +30,14 @@ from wavespec.schema.language.models import Case, KernelSpec, Space, TargetOverr
 from wavespec.schema.materialize import laid_out_anew
 from wavespec.schema.ops import Iterate, Mma, every
 from wavespec.schema.plans.find_roles import roles_of
-from wavespec.schema.plans.graph_roles import with_tiled_loops
+from wavespec.schema.plans.groups import asked_of_groups, override_of_groups
 from wavespec.schema.plans.own_columns import with_own_columns
 from wavespec.schema.plans.roles import Roles
 from wavespec.schema.plans.tiles import Tiles, has_producers, takes_columns_for_rows, tiles_of
 from wavespec.schema.products_before import product_alone
 from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
+from wavespec.schema.tiled_loops import with_tiled_loops
 from wavespec.schema.whole_accesses import whole_accesses
 from wavespec.targets.names import WIDEST_BITS
 
@@ -110,7 +111,9 @@ class _Plan:
 
     def _on(self, target: str) -> TargetOverride:
         """What the table has for a target, and over it what the spec says of it, or of all targets."""
-        table, own = _tables()[self.roles.kind][target], override_of(self.spec, target)
+        table, own = {**_tables()[self.roles.kind][target]}, override_of(self.spec, target)
+        if self.roles.grouped:
+            table["grouped"] = _tables()[self.roles.grouped[1].kind][target].get("grouped", ())
         limits: _Entry = _tables()["limits"][target]
         schedule = (own and own.schedule) or self.spec.schedule
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
@@ -138,6 +141,8 @@ class _Plan:
         if (before := roles.product_before) and with_cases and "product_before" in table:
             own = [one for one in entries if before.may_start_anywhere or "aligned" in one]
             yield from ((_Plan(self.spec, before), entry) for entry in own)
+        if roles.grouped and with_cases:
+            yield from ((_Plan(*roles.grouped), entry) for entry in _each(table["grouped"]))
         if roles.product_beside and with_cases and "product_beside" in table:
             yield from ((_Plan(self.spec, roles.product_beside), entry) for entry in entries)
         if roles.with_sums and with_cases and "sums_before" in table:
@@ -285,9 +290,9 @@ class _Plan:
             *entry.get("when", ()),
         )
         texts = [one for text in written for one in self._of_each_window(text)]
-        meant = dict.fromkeys(self._in_dims(text, table.get("let", {})) for text in texts)
-        parsed = [parse_expression(text) for text in meant]
-        return [one if one.names() else bool(one.evaluate({})) for one in parsed]
+        texts = [self._in_dims(text, table.get("let", {})) for text in texts]
+        parsed = {str(one): one for one in map(parse_expression, asked_of_groups(self.roles, texts))}
+        return [one if one.names() else bool(one.evaluate({})) for one in parsed.values()]
 
     def _of_each_window(self, text: str) -> list[str]:
         """A condition that is about a dim of windows, for each of them; and a limit of dims that are whole, each of
@@ -311,7 +316,7 @@ class _Plan:
         roles = self.roles
         made = {**roles.sums_before, **roles.products_made, **roles.written, **roles.laid_out, **roles.apart}
         schedule = {**(tiles.schedule or {}), **({"materialize": made} if made else {})}
-        return {**found, "schedule": schedule} if schedule else found
+        return override_of_groups(roles, {**found, "schedule": schedule} if schedule else found)
 
     def _spaces(self, entry: _Entry, tiles: Tiles, limits: _Entry) -> dict[str, Space]:
         """Where operands are that the spec leaves open: all of them, since cases have what their target has."""
