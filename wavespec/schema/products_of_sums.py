@@ -48,7 +48,7 @@ def with_products(spec: KernelSpec, rows: str) -> KernelSpec:
     """
     ops, types = plain_graph(spec)
     graph = _Sums(spec, ops, types, rows).body(ops)
-    return spec.model_copy(update={"graph": _without_unused(graph)})
+    return spec.model_copy(update={"graph": without_unused(graph)})
 
 
 class _Sums:
@@ -147,14 +147,15 @@ class _Sums:
     def _rest(self, name: str, value: str, part: str) -> Iterator[AnyOp]:
         wide = free_name(self.spec, f"{part}_wide")
         yield Cast(name=wide, value=part, dtype="f32")
-        yield OPS["sub"](name=name, lhs=value, rhs=wide)
+        made: Any = OPS["sub"](**{"name": name, "lhs": value, "rhs": wide})
+        yield made
 
 
 def _name(op: Op) -> str:
     return getattr(op, "name", "")
 
 
-def _without_unused(graph: tuple[AnyOp, ...]) -> tuple[AnyOp, ...]:
+def without_unused(graph: tuple[AnyOp, ...]) -> tuple[AnyOp, ...]:
     """The graph without values that nothing uses any more."""
     while True:
         used = {word for op in graph for word in _words(op)}
