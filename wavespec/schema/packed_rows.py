@@ -69,9 +69,9 @@ def packed(spec: KernelSpec) -> KernelSpec:
     if rows != of:
         return _Groups(spec, rows, of, shared).spec_of_rows(schedule)
     made = _own_rows(spec, of, shared).spec_of_rows(schedule)
-    if not any(every(Mma, made.graph)):
-        why = f"nothing sums products of what neighbours share along {quote(shared)}"
-        raise PackNotPossible(schedule.where_key("pack", rows), rows, why, _LEAVE_OUT)
+    if any(every(Mma, spec.graph)) or not any(every(Mma, made.graph)):
+        why = f"lanes sum no products of what neighbours share along {quote(shared)}"
+        raise PackNotPossible(schedule.where_key("pack", rows), rows, why, "Write 'pack: {ROWS: [HEADS, GROUPS]}'.")
     return made
 
 
@@ -90,7 +90,10 @@ def with_rows_of_groups(spec: KernelSpec, of: str) -> tuple[str, str, KernelSpec
             if any(_obstacles(tiled, of, of, shared)):
                 continue
             packing = _own_rows(tiled, of, shared)
-            made = packing.spec_of_rows(Schedule())
+            try:
+                made = packing.spec_of_rows(Schedule())
+            except WavespecError:  # what lanes made has its dims in another order
+                continue
             if any(every(Mma, made.graph)):
                 return shared, packing.packed, made.model_copy(update={"constraints": own, "schedule": None})
     return None

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import AnyConstraint, Tiling, Workgroup
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.index_parser import parse_index
 from wavespec.schema.language.models import Dim, KernelSpec, Schedule
-from wavespec.schema.made_kernels import free_name
-from wavespec.schema.ops import Read
+from wavespec.schema.made_kernels import free_name, words_of
+from wavespec.schema.ops import OPS, AnyOp, Read, Structured, ValueOp, every
 from wavespec.schema.packing import Packing, changed, words
 from wavespec.schema.plans.own_columns import with_own_columns
 from wavespec.schema.products_of_sums import with_products
@@ -24,16 +25,11 @@ _AXES = 5
 """Of a grid."""
 
 
-def rows_of_groups(spec: KernelSpec, of: str, shared: str) -> str:
-    """The name of the dim of rows, for neighbours along ``of`` that share what is read along ``shared``."""
-    return free_name(spec, f"{of}_of_{shared}")
-
-
 class OwnRows(Packing):
     """Rows of the elements of ``of`` that share one of ``shared``; ``groups``: whether a place is that."""
 
     def __init__(self, spec: KernelSpec, of: str, shared: str, groups: Callable[[Expression], bool]) -> None:
-        packed = rows_of_groups(spec, of, shared)
+        packed = free_name(spec, f"{of}_of_{shared}")
         places = {of: f"({shared} * (size({of}) // size({shared})) + {packed})"}
         size = Dim(equals=parse_expression(f"{of} // {shared}"))
         super().__init__(spec, of, of, shared, packed, places, {packed: size})
@@ -41,6 +37,7 @@ class OwnRows(Packing):
 
     def spec_of_rows(self, schedule: Schedule) -> KernelSpec:
         """The spec with products of matrices, and with all dims of results in its grid."""
+        self.spec = changed(self.spec, graph=self._rows_first())
         made = with_own_columns(with_products(super().spec_of_rows(schedule), self.packed))
         axes = [axis for axis in range(_AXES) if axis not in {one.axis for one in _grid(made.constraints)}]
         columns = [dim for dim in made.dims if dim not in self.spec.dims and dim != self.packed]
@@ -55,6 +52,28 @@ class OwnRows(Packing):
     def place(self, place: Expression) -> Expression:
         return parse_index(self.shared) if self.is_of_all(place) else super().place(place)
 
+    def _rows_first(self) -> tuple[AnyOp, ...]:
+        """The graph as plain ops, in which factors that each neighbour has of its own stand in front of shared ones:
+        values have the dims of the first operand first."""
+        ops, types = plain_graph(self.spec)
+        shared = {op.name for op in every(Read, ops) if self.of in types[op.name].dims and self._is_shared(op)}
+
+        def changed_in(body: Sequence[AnyOp]) -> tuple[AnyOp, ...]:
+            return tuple(changed_one(op) for op in body)
+
+        def changed_one(op: AnyOp) -> AnyOp:
+            if isinstance(op, Structured):
+                return op.with_bodies(changed_in)
+            used = [one for one in words_of(op) if one in types and self.of in types[one].dims]
+            if used and shared.issuperset(used) and isinstance(op, ValueOp):
+                shared.add(op.name)
+            elif isinstance(op, (OPS["mul"], OPS["add"])) and used and used[0] in shared and words_of(op)[0] == used[0]:
+                lhs, rhs = (getattr(op, side) for side in ("lhs", "rhs"))
+                return changed(op, lhs=rhs, rhs=lhs)
+            return op
+
+        return changed_in(ops)
+
     def _tile(self, spec: KernelSpec, dim: str) -> Expression:
         """All that a tile has of the dim that columns are as long as; of groups one."""
         size = spec.dims[dim].equals if dim != self.shared else None
@@ -66,12 +85,16 @@ class OwnRows(Packing):
         dims = op.dims or shape
         if self.of not in dims:
             return op
-        own = self.of in shape or any(self.of in words(one) and not self.is_of_all(one) for one in op.at.values())
-        if own or not any(map(self.is_of_all, op.at.values())):
+        if not self._is_shared(op):
             return changed(op, dims=self._dims(dims), at=self._mapping(shape, op.at))
         at = {dim: self.place(place) for dim, place in op.at.items()}
         at = {dim: place for dim, place in at.items() if str(place) != dim}
         return changed(op, dims=tuple(self.shared if dim == self.of else dim for dim in dims), at=at)
+
+    def _is_shared(self, op: Read) -> bool:
+        """Whether all neighbours read the same elements."""
+        own = [one for one in op.at.values() if self.of in words(one)]
+        return self.of not in self.spec.tensors[op.tensor].shape and bool(own) and all(map(self.is_of_all, own))
 
     def _dims(self, dims: Sequence[str]) -> tuple[str, ...]:
         return tuple(one for dim in dims for one in ((self.shared, self.packed) if dim == self.of else (dim,)))

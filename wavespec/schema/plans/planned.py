@@ -220,7 +220,11 @@ class _Plan:
         in_chain = self.roles.kind == "attention"
         if has_producers(entry) and self.roles.behind and (in_chain or takes_columns_for_rows(entry)):
             return False
-        if "parts" in entry.get("schedule", {}) and not self.roles.products and not self._has_room_for_parts(entry, limits):
+        if (
+            "parts" in entry.get("schedule", {})
+            and not self.roles.products
+            and not self._has_room_for_parts(entry, limits)
+        ):
             return False
         if not self._has_whole_waves(entry, limits):
             return False
