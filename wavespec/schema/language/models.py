@@ -244,9 +244,9 @@ class Schedule(SpecModel):
     )
     """Rows of tiles: `{M: [H, G]}` are the elements of M for all the H // G neighbours along H that share what is read
     along G, which is so read once for them. For a case of few elements of M. `{M: [H, 4]}` are those for four
-    neighbours along H, as many of each in a wave, in the order of M: for tiles that end where values say. Of a spec
-    without M `{H: [H, G]}` are the neighbours themselves, and what lanes would multiply and add up for each of them is a
-    product of matrices."""
+    neighbours along H, as many of each in a wave, in the order of M: for tiles that end where values say. Of a
+    spec without M `{H: [H, G]}` are the neighbours themselves, and what lanes would multiply and add up for each of
+    them is a product of matrices."""
 
 
 class TensorOverride(SpecModel):
