@@ -9,6 +9,7 @@ relative to the latter.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isinf
 from typing import Any, Final, cast
 
 from wavespec.schema.checking.check_graph import plain_graph
@@ -24,6 +25,8 @@ from wavespec.schema.split_loops import Carried, may_be_split
 _ROWS, _COLUMNS, _PARTS = 4, 128, 8
 """Of a workgroup that joins parts, a wave for each row, and of how many parts at a time."""
 _LAST_AXIS: Final = 4
+_LARGEST: Final = 3.4028234663852886e38
+"""Of f32."""
 
 
 def has_scaled_sums(spec: KernelSpec, dim: str) -> bool:
@@ -143,10 +146,12 @@ class PartsOfScaledSums:
         return [*found, OPS["add"](**_pair(name, before if factor else name, more))]
 
     def _start(self, name: str) -> Register:
-        """What a part starts from: behind the dims that all rows have, so that rows stay the first of a product."""
+        """What a part starts from: its dim behind those that all rows have, so that rows stay the first of a product.
+        A part may have nothing that counts: infinity less infinity would be no number."""
         op = next(op for op in self.ops if isinstance(op, Register) and op.name == name)
+        value = min(max(op.value, -_LARGEST), _LARGEST) if isinf(op.value) else op.value
         start = free_name(self.spec, f"{name}_of_part")
-        return op.model_copy(update={"name": start, "shape": self._in_parts(op.shape)})
+        return op.model_copy(update={"name": start, "shape": self._in_parts(op.shape), "value": value})
 
     def _in_parts(self, dims: Sequence[str]) -> tuple[str, ...]:
         common = set(dims).intersection(*(self.types[name].dims for name in self.loop.carry))
