@@ -45,6 +45,7 @@ _Entry = Mapping[str, Any]
 _SPLITS = (Workgroup, Tiling, Wave, Device)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _WINDOW = re.compile(r"\bwindow\b")
+_HAS_ROWS = "whole > 2"
 _LAST_AXIS = 4
 _WORD_BITS = 32
 _OPEN = (None, "auto")
@@ -300,8 +301,8 @@ class _Plan:
 
     def _of_each_window(self, text: str) -> list[str]:
         """A condition that is about a dim of windows, for each of them; and a limit of dims that are whole, each of
-        which has a tile of its own."""
-        if text.startswith("whole <="):
+        which has a tile of its own, and rows of some elements."""
+        if text.startswith("whole <=") or text == _HAS_ROWS:
             whole = [dim for dim in self.roles.whole if dim not in self.roles.fixed]
             return [text.replace("whole", dim, 1) for dim in whole] or [text]
         if not _WINDOW.search(text):
