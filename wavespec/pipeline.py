@@ -387,7 +387,7 @@ def _in_dims_of_all(kernel: KernelArtifact, every: KernelArtifact) -> tuple[Assu
     """What a case relies on, in terms of the dims of all cases."""
     known = {dim.name for dim in every.dims}
     own = {name: equals for name, equals in kernel.following().items() if name not in known}
-    found = kernel.assumptions
+    found: tuple[Assumption, ...] = kernel.assumptions
     for name in reversed(own):  # behind what it follows from
         found = tuple(replace(one, condition=with_expression(one.condition, name, own[name])) for one in found)
     return found

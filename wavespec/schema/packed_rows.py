@@ -157,8 +157,8 @@ def _of_any(spec: KernelSpec, rows: str, of: str, taken: tuple[type, ...]) -> It
     if rows not in grid or of not in grid or (rows != of and str(grid[of].tile) != "1"):
         yield f"the grid does not count {quote(of)} one by one, beside tiles of the rows", _LEAVE_OUT
     for one in spec.constraints:
-        of_others = isinstance(one, Wave) and one.dim == of and of != rows
-        if of_others or (isinstance(one, Tiling) and one.dim in (rows, of)):
+        others = (rows, of) if isinstance(one, Tiling) else (of,) if isinstance(one, Wave) and of != rows else ()
+        if isinstance(one, Tiling | Wave) and one.dim in others:
             yield f"{quote(one.dim)} is split in another way, too", _LEAVE_OUT
     for op in walk(spec.graph):
         if not isinstance(op, taken) or (isinstance(op, Write) and op.combine):
