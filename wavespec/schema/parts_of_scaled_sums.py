@@ -22,7 +22,7 @@ from wavespec.schema.ops import OPS, AnyOp, Iterate, Op, Read, Register, Write, 
 from wavespec.schema.products_of_sums import without_unused
 from wavespec.schema.split_loops import Carried, may_be_split
 
-_ROWS, _COLUMNS, _PARTS = 4, 128, 8
+_ROWS, _COLUMNS, _PARTS = 4, 128, 32
 """Of a workgroup that joins parts, a wave for each row, and of how many parts at a time."""
 _LAST_AXIS: Final = 4
 _LARGEST: Final = 3.4028234663852886e38
