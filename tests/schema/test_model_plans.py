@@ -9,6 +9,7 @@ import pytest
 
 from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import lower
 from wavespec.schema import load
 from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
 from wavespec.schema.language.constraints import Tiling, Workgroup
@@ -17,6 +18,7 @@ from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.load import loads
 from wavespec.schema.ops import Mma, every
 from wavespec.schema.resolve import complete_sizes, resolve_params
+from wavespec.targets.machine import machines
 
 SPECS = Path(__file__).parents[2] / "benchmarks" / "specs" / "models"
 
@@ -123,6 +125,35 @@ def test_keys_that_are_values_as_well_leave_room_for_more_of_them() -> None:
         ("[weight, c_tile,", "[weight, v_tile,"),
     )
     assert tile(case_of(apart, **sizes), "N") <= 32
+
+
+def test_latent_caches_are_copied_by_boxes() -> None:
+    """A dim of no elements has none, and the larger of two said nothing of the other: lanes copied, and had too few
+    registers."""
+    kernel = lower(case_of(spec_of("mla_decode"), B=32, H=128, N=4096, E=512, R=64).spec, machines("sm_90")[0])
+    names = {op.name for op in kernel.walk()}
+    assert "bulk_copy" in names and "copy_async" not in names
+
+
+def test_few_heads_of_latent_caches_have_parts_of_their_keys() -> None:
+    case = case_of(spec_of("mla_decode"), B=4, H=16, N=8192, E=512, R=64)
+    (before,) = case.before
+    assert before.dims["N_part"].value == 32 and any(every(Mma, before.graph))
+
+
+def test_keys_of_a_window_are_not_parts() -> None:
+    """A loop that begins and ends where values say has none: workgroups of a cluster share its steps out."""
+    spec = changed("mla_decode", ("      iterate: N\n", "      iterate: N\n      start: N - N // 2\n"))
+    case = case_of(spec, B=4, H=16, N=8192, E=512, R=64)
+    assert not case.before and case.spec.schedule is not None
+    assert case.spec.schedule.workgroups is not None and case.spec.schedule.workgroups.split == 8
+
+
+def test_heads_that_share_keys_are_rows_where_lanes_would_multiply() -> None:
+    """A decoded token has no other rows, and its products are written as sums: lanes took eight times as long."""
+    case = case_of(spec_of("attention_window_decode"), B=32, H=32, G=8, N=4096, D=128)
+    assert len([*every(Mma, case.spec.graph)]) == 4 and producers(case) == 1
+    assert not any(every(Mma, case_of(spec_of("attention_window_decode"), B=2, H=9, G=2, N=64, D=128).spec.graph))
 
 
 def test_keys_that_are_decoded_have_no_waves_that_only_copy() -> None:

@@ -142,7 +142,8 @@ def test_it_is_a_plain_spec_like_any_other() -> None:
 
 REFUSED = {
     "no dim": ((), "{M: [H, Q]}", "'Q' is no dim of the spec"),
-    "twice": ((), "{M: [H, H]}", "it takes three dims"),
+    "twice": ((), "{M: [H, H]}", "it takes another dim that they share"),
+    "no sums": ((("tile: 1, axis: 2}", "tile: 16, axis: 2}"),), "{H: [H, G]}", "lanes sum no products of what neighbours share"),
     "no promise": ((("  - {assume: H % G == 0}\n", ""),), "{M: [H, G]}", "'H' may be no multiple of 'G'"),
     "several heads": ((("{workgroup: H, tile: 1,", "{workgroup: H, tile: 2,"),), "{M: [H, G]}", "the grid does not count 'H' one by one"),
     "an order": ((("tile: 32, axis: 0}", "tile: 32, axis: 0, order: count - 1 - index}"),), "{M: [H, G]}", "its tiles have an order"),

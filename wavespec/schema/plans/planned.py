@@ -27,7 +27,7 @@ from wavespec.schema.materialize import laid_out_anew
 from wavespec.schema.ops import Iterate, every
 from wavespec.schema.plans.facts import OPEN, words_of_tables
 from wavespec.schema.plans.find_roles import roles_of
-from wavespec.schema.plans.graph_roles import with_tiled_loops
+from wavespec.schema.plans.groups import asked_of_groups, override_of_groups
 from wavespec.schema.plans.own_columns import with_own_columns
 from wavespec.schema.plans.roles import Roles
 from wavespec.schema.plans.tables import OF_TARGET, Table, table_of
@@ -35,6 +35,7 @@ from wavespec.schema.plans.tiles import Tiles, has_producers, takes_columns_for_
 from wavespec.schema.products_before import product_alone
 from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
+from wavespec.schema.tiled_loops import with_tiled_loops
 from wavespec.schema.whole_accesses import whole_accesses
 from wavespec.targets.names import WIDEST_BITS
 
@@ -42,6 +43,7 @@ _Entry = Mapping[str, Any]
 _SPLITS = (Workgroup, Tiling, Wave, Device)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _WINDOW = re.compile(r"\bwindow\b")
+_HAS_ROWS = "whole > 2"
 _LAST_AXIS = 4
 _WORD_BITS = 32
 _PARTS_IN_A_STEP = 128
@@ -109,6 +111,8 @@ class _Plan:
         """What the table has for a target, and over it what the spec says of it, or of all targets."""
         table, own = table_of(self.roles.kind, target), override_of(self.spec, target)
         assert table is not None
+        of_groups = self.roles.grouped and table_of(self.roles.grouped[1].kind, target)
+        table = replace(table, grouped=of_groups.grouped if of_groups else ())
         schedule = (own and own.schedule) or self.spec.schedule
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
         said |= {"schedule": schedule} if schedule else {}
@@ -138,6 +142,8 @@ class _Plan:
         if (before := roles.product_before) and with_cases and table.product_before is not None:
             own = [one for one in entries if before.may_start_anywhere or "aligned" in one]
             yield from ((_Plan(self.spec, before), entry) for entry in own)
+        if roles.grouped and with_cases:
+            yield from ((_Plan(*roles.grouped), entry) for entry in table.grouped)
         if roles.product_beside and with_cases and table.product_beside is not None:
             yield from ((_Plan(self.spec, roles.product_beside), entry) for entry in entries)
         if roles.with_sums and with_cases and table.sums_before is not None:
@@ -239,7 +245,8 @@ class _Plan:
         in_chain = self.roles.kind == "attention"
         if has_producers(entry) and self.roles.behind and (in_chain or takes_columns_for_rows(entry)):
             return False
-        if "parts" in entry.get("schedule", {}) and not self._has_room_for_parts(entry, table):
+        in_parts = "parts" in entry.get("schedule", {})
+        if in_parts and not self.roles.products and not self._has_room_for_parts(entry, table):
             return False
         if not self._has_whole_waves(entry, table):
             return False
@@ -311,14 +318,14 @@ class _Plan:
         )
         texts = [one for text in written for one in self._of_each_window(text)]
         words = self._words(entry, table)
-        meant = dict.fromkeys(self._in_dims(text, words) for text in texts)
-        parsed = [parse_expression(text) for text in meant]
-        return [one if one.names() else bool(one.evaluate({})) for one in parsed]
+        meant = asked_of_groups(self.roles, (self._in_dims(text, words) for text in texts))
+        parsed = {str(one): one for one in map(parse_expression, meant)}
+        return [one if one.names() else bool(one.evaluate({})) for one in parsed.values()]
 
     def _of_each_window(self, text: str) -> list[str]:
         """A condition that is about a dim of windows, for each of them; and a limit of dims that are whole, each of
-        which has a tile of its own."""
-        if text.startswith("whole <="):
+        which has a tile of its own, and rows of some elements."""
+        if text.startswith("whole <=") or text == _HAS_ROWS:
             whole = [dim for dim in self.roles.whole if dim not in self.roles.fixed]
             return [text.replace("whole", dim, 1) for dim in whole] or [text]
         if not _WINDOW.search(text):
@@ -337,7 +344,7 @@ class _Plan:
         roles = self.roles
         made = {**roles.sums_before, **roles.products_made, **roles.written, **roles.laid_out, **roles.apart}
         schedule = {**(tiles.schedule or {}), **({"materialize": made} if made else {})}
-        return {**found, "schedule": schedule} if schedule else found
+        return override_of_groups(roles, {**found, "schedule": schedule} if schedule else found)
 
     def _spaces(self, entry: _Entry, tiles: Tiles, table: Table) -> dict[str, Space]:
         """Where operands are that the spec leaves open: all of them, since cases have what their target has."""

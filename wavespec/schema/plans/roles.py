@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Literal
 
+from wavespec.schema.language.models import KernelSpec
+
 Kind = Literal["products", "attention", "rows", "pairs", "ordered", "columns", "windows", "elements", "transposed"]
 
 _NARROW_BITS, _NARROW_WORDS, _WIDE_WORDS = 16, 128, 1024
@@ -144,6 +146,14 @@ class Roles:
     """How many operands of a product are decoded."""
     block: int = 0
     """Along steps, elements that have one scale, by which products multiply what is written; 0 where they do not."""
+
+    grouped: tuple[KernelSpec, Roles] | None = None
+    """Of a spec without products whose sums are such of rows of groups: the spec with these as products, and its
+    roles."""
+    neighbours: tuple[str, str] | None = None
+    """The dim whose neighbours are rows then, and that by which they share what is read."""
+    following: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Dims that such a spec has of its own, each with its size in those of the other one."""
 
     def least_divisor(self, role: str) -> str:
         """The least of the sizes that take places along rows or columns apart; 0 where there are none."""

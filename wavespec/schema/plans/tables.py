@@ -89,9 +89,11 @@ class Table:
     """For products whose results, and one operand, lie side by side along columns: lanes multiply what they read."""
     turned: tuple[Entry, ...] = ()
     """For products that decode their columns in registers."""
+    grouped: tuple[Entry, ...] = ()
+    """For specs without products whose sums are such of neighbours that share what is read, which are rows."""
 
 
-_LISTS: Final = ("every", "cases", "laid_out", "vectors", "turned")
+_LISTS: Final = ("every", "cases", "laid_out", "vectors", "turned", "grouped")
 _SIZES_FOR: Final = (
     *("decoded_once", "columns_once", "sums_before", "product_beside", "product_before", "product_before_narrow"),
     "along_steps",
