@@ -35,7 +35,8 @@ from wavespec.pipeline import FIRST_STAGE, build_variant, emit, stages_of
 from wavespec.schema import loads
 from wavespec.schema.families.load_family import is_family_file, loads_family
 from wavespec.schema.language.dim_names import DIM_PATTERN
-from wavespec.schema.ops import ARG_REDUCTIONS, FUNCTIONS, OPS, REDUCTIONS, SCANS
+from wavespec.schema.ops import ARG_REDUCTIONS, OPS, REDUCTIONS, SCANS
+from wavespec.schema.ops.elementwise import ELEMENTWISE, Elementwise
 from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 from wavespec.schema.reading.source_files import SPEC_SUFFIX
 from wavespec.targets.machine import variants
@@ -166,9 +167,14 @@ def elementwise() -> str:
         "integers": "integers",
         "bits": "integers, bool",
     }
-    operands = {1: "value", 2: "[lhs, rhs]", 3: "[condition, then, otherwise]"}
+
+    def operands(op: type[Elementwise]) -> str:
+        names = ["value" if name == "operand" else name for name in op.headline]
+        return f"[{', '.join(names)}]" if len(names) > 1 else names[0]
+
     rows = [
-        f"| `{row.word}` | {operands[row.operands]} | {takes[row.dtypes]} | {_cell(row.doc)} |" for row in FUNCTIONS
+        f"| `{op.word}` | {operands(op)} | {takes[op.function.dtypes]} | {_cell(op.function.doc)} |"
+        for op in ELEMENTWISE
     ]
     return "\n".join(["| op | operands | element types | result |", "| --- | --- | --- | --- |", *rows])
 

@@ -143,6 +143,25 @@ def test_sweep_removes_old_temporaries_and_unused_entries(cache: CompileCache) -
     assert cache.sweep() == 1 and cache.get(_KEY) is None
 
 
+def test_a_cache_is_swept_by_who_writes_once_a_day(cache: CompileCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweeps: list[CompileCache] = []
+
+    def noted(cache: CompileCache) -> int:
+        sweeps.append(cache)
+        return 0
+
+    monkeypatch.setattr(CompileCache, "sweep", noted)
+    cache.put(_KEY, b"code")
+    assert CompileCache(cache.directory, enabled=True).get(_KEY) == b"code"
+    CompileCache(cache.directory, enabled=True).put(_KEY, b"code")
+    assert sweeps == [cache]
+    (mark,) = (path for path in cache.directory.iterdir() if path.suffix != ".bin")
+    os.utime(mark, (0, time.time() - 25 * 3600))
+    tomorrow = CompileCache(cache.directory, enabled=True)
+    tomorrow.put(_KEY, b"code")
+    assert sweeps == [cache, tomorrow]
+
+
 def test_sweep_leaves_files_that_the_cache_did_not_make(cache: CompileCache) -> None:
     cache.put(_KEY, b"code")
     names = ("thesis.txt", "notes.tmp", ".hidden.tmp", "0123.bin", f"{_KEY}.bin.old", f"copy-{_KEY}.bin", _KEY)

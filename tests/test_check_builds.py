@@ -62,3 +62,32 @@ def test_a_mistake_of_a_spec_without_tiles_is_told_once_in_its_own_names(tmp_pat
     assert found.code == "untiled-dim" and found.targets == ("cpu", "sm_90", "gfx942", "gfx950") and not found.notes
     assert "{register: [B], dtype: f32, value: 0}" in found.hints[0]
     assert "flat: {sum: rows.total, dim: J, init: flat}" in found.hints[0]
+
+
+COLUMN_SUMS = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: column_sums
+dims: {M: {}, N: {max: 1024}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M, N], dtype: f32, role: output}
+  total: {shape: [N], dtype: f32, role: inout}
+graph:
+  - value: {read: x}
+  - mean_: {mean: value, dim: N}
+  - result: value - mean_
+  - {write: result, to: y}
+  - columns: {sum: value, dim: M}
+  - {write: columns, to: total, combine: add}
+"""
+
+
+def test_sums_over_rows_beside_rows_are_combined_says_the_hint_and_builds_then() -> None:
+    """As the gradient of a norm's weight: a loop over the rows would have no place for what is made of each of them."""
+    ((found, *_),) = check_builds([loads(COLUMN_SUMS)], ["cpu"])
+    hint = "'{write: value, to: total, at: {N: N}, combine: add}'"
+    assert found.code == "untiled-dim" and hint in found.hints[0]
+    said = COLUMN_SUMS.replace("  - columns: {sum: value, dim: M}\n", "")
+    said = said.replace("{write: columns, to: total, combine: add}", hint.strip("'"))
+    assert check_builds([loads(said)], ["cpu"]) == [()]

@@ -35,6 +35,9 @@ _TEMPORARY: Final = re.compile(r"\.wavespec-[A-Za-z0-9_]+\.tmp")
 # A writer that takes longer than this is taken for dead, and its file is removed.
 _TEMPORARY_SECONDS: Final = 3600.0
 _UNUSED_SECONDS: Final = 90 * 24 * 3600.0
+# A look at every file costs a second for some hundred thousand: whoever writes has one a day, and who only reads none.
+_SWEPT: Final = ".wavespec-swept"
+_SWEEP_SECONDS: Final = 24 * 3600.0
 
 
 def cache_key(parts: Mapping[str, Any]) -> str:
@@ -76,6 +79,7 @@ class CompileCache:
         self.hits = 0
         self.misses = 0
         self._ready = False
+        self._swept = False
 
     def get_or_build(self, key: str, build: Callable[[], bytes]) -> bytes:
         """The payload of `key`; where there is no whole one, what `build` returns, kept for next time."""
@@ -123,6 +127,7 @@ class CompileCache:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
                 raise
+            self._sweep_in_turn()
         except OSError as error:
             self._give_up(f"cannot write an entry: {error}")
 
@@ -151,6 +156,19 @@ class CompileCache:
                         removed += 1
         return removed
 
+    def _sweep_in_turn(self) -> None:
+        """`sweep`, where none of this day is marked; the mark comes first, so that of many writers one sweeps."""
+        if self._swept:
+            return
+        self._swept = True
+        mark = self.directory / _SWEPT
+        with contextlib.suppress(FileNotFoundError):
+            if abs(time.time() - mark.stat(follow_symlinks=False).st_mtime) < _SWEEP_SECONDS:
+                return
+            os.unlink(mark)
+        mark.touch(exist_ok=True)
+        self.sweep()
+
     def _path(self, key: str) -> Path:
         if not _KEY.fullmatch(key):
             raise ValueError(f"{key!r:.80} is no cache key.")
@@ -162,8 +180,6 @@ class CompileCache:
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             problem = _distrust(self.directory.stat())
-            if not problem:
-                self.sweep()
         except OSError as error:
             problem = str(error)
         if problem:

@@ -370,7 +370,7 @@ def join_cases(cases: Sequence[TargetCase], built: Sequence[Sequence[KernelArtif
         replace(
             _joined(kernels, every),
             tensors=every.tensors,
-            assumptions=tuple(a for a in kernels[-1].assumptions if a not in chosen and not a.of_machine),
+            assumptions=tuple(a for a in _in_dims_of_all(kernels[-1], every) if a not in chosen and not a.of_machine),
             scalars=scalars,
         )
         for kernels, chosen in zip(some, conditions, strict=False)
@@ -380,12 +380,17 @@ def join_cases(cases: Sequence[TargetCase], built: Sequence[Sequence[KernelArtif
 
 def _limits(kernel: KernelArtifact, every: KernelArtifact) -> tuple[Assumption, ...]:
     """What the machine that runs a case is limited to, in terms of the dims of all cases."""
+    return tuple(one for one in _in_dims_of_all(kernel, every) if one.of_machine)
+
+
+def _in_dims_of_all(kernel: KernelArtifact, every: KernelArtifact) -> tuple[Assumption, ...]:
+    """What a case relies on, in terms of the dims of all cases."""
     known = {dim.name for dim in every.dims}
     own = {name: equals for name, equals in kernel.following().items() if name not in known}
-    limits = [one for one in kernel.assumptions if one.of_machine]
+    found: tuple[Assumption, ...] = kernel.assumptions
     for name in reversed(own):  # behind what it follows from
-        limits = [replace(one, condition=with_expression(one.condition, name, own[name])) for one in limits]
-    return tuple(limits)
+        found = tuple(replace(one, condition=with_expression(one.condition, name, own[name])) for one in found)
+    return found
 
 
 def _joined(kernels: Sequence[KernelArtifact], every: KernelArtifact) -> KernelArtifact:

@@ -131,7 +131,7 @@ def test_bench_shows_torch_beside_it(wavespec: Command, small: Path) -> None:
         (["M=8", "N=8", "M=8"], "--dim M=8: error[bad-size]: 'M' has a size already.\n   = hint: Give each size once."),
         (["K=12"], "--dim K=12: error[bad-size]: 'K' is 12, not a multiple of 8."),
         (["M=8", "N=8", "K=12"], "--dim K=12: error[bad-size]: 'K' is 12, not a multiple of 8."),
-        (["M=8", "N=3000000000", "K=8"], "'N' is 3000000000, more than its largest size 2147418112."),
+        (["M=8", "N=3000000000", "K=8"], "'N' is 3000000000, more than the largest size of a dim, 2147418112."),
     ],
 )
 def test_wrong_sizes_are_bad_input(wavespec: Command, small: Path, dims: list[str], message: str) -> None:

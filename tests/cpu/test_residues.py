@@ -8,9 +8,9 @@ import torch
 from tests.schema.test_residues import PLACES, PRODUCT, as_written, flat, numbers, windows
 from wavespec.pipeline import compile
 from wavespec.schema.language.models import KernelSpec
-from wavespec.schema.plans.graph_roles import with_tiled_loops
 from wavespec.schema.plans.planned import planned
 from wavespec.schema.resolve import complete_sizes
+from wavespec.schema.tiled_loops import with_tiled_loops
 from wavespec.sim.reference import reference
 
 SPECS = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import re
 
 import pytest
 
-from wavespec.emit.indices import Indices, lower_bound
+from wavespec.emit.indices import Indices
 from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.uniform_parts import lower_bound
 from wavespec.ir.expr import Expr, const, minimum, symbol
 
 OPERATIONS = {
@@ -113,3 +115,42 @@ def test_what_may_be_empty_divides_as_one_at_least(present: dict[str, Expr], gua
     tiles = (symbol("n", 0, 100) + 15) // 16
     indices.integer(symbol("x", 0, 100) // tiles)
     assert sum("maxsi" in line for line in text.lines()) == guards
+
+
+def divided(kind: str, number: int, size: int, least: int) -> int:
+    """A digit of a number by a size that stays in a loop, as its operations make it."""
+    text, words = MlirText(), {"%x": number, "%d": size}
+    indices = Indices(text, 64)
+    indices.reciprocals = True
+    indices.define("d", "%d", 64)
+    text.open()
+    indices.open()
+    indices.define("x", "%x", 64)
+    x, d = symbol("x", 0, 2**31 - 1), symbol("d", least, 2**31 - 1)
+    result = indices.integer(x // d if kind == "quotient" else x % d)
+    inside = [*text.blocks[-1]]
+    text.close()
+    for line in (one.removesuffix(" loc(unknown)") for one in (*text.lines(), *inside)):
+        if constant := re.search(r"(%\w+) = arith.constant (-?\d+) : i(\d+)", line):
+            words[constant[1]] = int(constant[2]) % 2 ** int(constant[3])
+            continue
+        name, verb, *rest = re.findall(r"%?\w+", line.replace("arith.", ""))
+        bits = int(re.findall(r"i(\d+)$", line)[0])
+        if verb in ("extui", "trunci"):
+            words[name] = words[rest[0]] % 2**bits
+            continue
+        left, right = (words[one] for one in rest[:2])
+        both = {"divui": operator.floordiv, "shli": operator.lshift, "shrui": operator.rshift}
+        words[name] = {**OPERATIONS, **both, "maxsi": max}[verb](left, right) % 2**bits
+        assert verb != "divui" or left >= 2**63 - 1, "only the reciprocal is a division"
+    return words[result]
+
+
+@pytest.mark.parametrize("kind", ["quotient", "rest"])
+@pytest.mark.parametrize("least", [1, 2])
+def test_quotients_by_a_size_are_exact_products(kind: str, least: int) -> None:
+    for size in (least, 2, 3, 7, 2**16 - 1, 2**16, 10**9 + 7, 2**31 - 1):
+        for number in (0, 1, size - 1, size, 2 * size - 1, 2**31 - 1 - (2**31 - 1) % size, 2**31 - 2, 2**31 - 1):
+            if number < 2**31:
+                expected = number // size if kind == "quotient" else number % size
+                assert divided(kind, number, size, least) == expected, (number, size)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lower.gemms import AMD, NVIDIA, Gemm
-from wavespec.ops.dim_sizes import LARGEST_EXTENT
 from wavespec.pipeline import emit
-from wavespec.runtime.checks import LARGEST_SIZE
 from wavespec.runtime.size_expr import evaluate
 from wavespec.schema import loads
 from wavespec.targets.machine import Machine
@@ -19,10 +17,6 @@ def refused(gemm: Gemm, machine: Machine, **sizes: int) -> list[str]:
     """The assumptions that a call breaks."""
     every = emit(gemm.spec, machine).interface.assumptions
     return [one.text for one in every if not evaluate(one.condition, sizes)]
-
-
-def test_a_call_is_refused_above_the_size_that_the_compiler_counts_on() -> None:
-    assert LARGEST_SIZE == LARGEST_EXTENT
 
 
 @pytest.mark.parametrize("machine", [AMD, NVIDIA])

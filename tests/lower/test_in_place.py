@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from tests.kernels import tensor_to_array
@@ -9,6 +11,7 @@ from tests.lower.gemms import AMD, NVIDIA
 from tests.ops.in_place import ADAM, NORM, SIZES, inputs
 from tests.sim.planted_bugs import altered
 from wavespec.diagnostics import WavespecError
+from wavespec.ir.nodes import replace
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.sim.simt import simulate
@@ -23,9 +26,22 @@ def refused(text: str, machine: Machine) -> str:
     return found.message
 
 
-def test_copies_of_an_element_in_several_lanes_are_refused() -> None:
-    message = refused(NORM.replace("value: 256", "value: 24"), AMD)
-    assert message == "'x' is changed in place, and several lanes have each element of its tiles (M: 4, N: 24)."
+COPIES = NORM.replace("value: 256", "value: 24")
+"""Rows of fewer elements than lanes: several of these have each of them."""
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD], ids=lambda machine: machine.variant)
+def test_lanes_with_the_same_elements_read_them_before_one_of_them_writes(machine: Machine) -> None:
+    random, kinds = np.random.default_rng(0), {"residual": (5, 24), "weight": (24,), "x": (5, 24)}
+    given = {name: random.integers(-9, 10, shape).astype(ml_dtypes.bfloat16) for name, shape in kinds.items()}
+    kernel = lower(loads(COPIES), machine)
+    (number,) = (at for at, op in enumerate(kernel.body) if op.name == "barrier")
+    report = simulate(kernel, machine, given, {"M": 5}, order="reverse")
+    assert report.ok
+    np.testing.assert_array_equal(report.tensors["x"].astype("f4"), np.add(given["x"], given["residual"], dtype="f4"))
+    apart = replace(kernel, body=(*kernel.body[:number], *kernel.body[number + 1 :]))
+    report = simulate(apart, machine, given, {"M": 5})
+    assert any(finding.kind == "race" for finding in report.findings), "the simulator would have seen it"
 
 
 @pytest.mark.parametrize("machine", [NVIDIA, AMD], ids=lambda machine: machine.variant)

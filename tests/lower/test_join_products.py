@@ -42,7 +42,7 @@ def joined(body: str) -> list[str]:
 
 
 def test_one_wait_for_both_has_the_factors_as_well() -> None:
-    found = joined(START + product("half", "left", "zero", "b") + product("all", "other", "half", "b") + END)
+    found = joined(START + product("half", "left", "zero", "b") + product("all", "other", "half", "low") + END)
     assert found == [
         "%zero = constant",
         "%left = load",
@@ -54,6 +54,21 @@ def test_one_wait_for_both_has_the_factors_as_well() -> None:
         "%all.flying = mma_async %other, %half.flying",
         "mma_commit",
         "%all, %left.1 = mma_wait %all.flying, %left",
+        "store %all",
+    ]
+
+
+def test_parts_of_one_factor_are_one_group() -> None:
+    """They read the same memory, so that nothing is gained by issuing one before the other is made."""
+    made = '\n    %both = elementwise %other, %left {function = "sub"} : f32x4'
+    found = joined(START + product("half", "left", "zero", "b") + made + product("all", "both", "half", "b") + END)
+    assert found[3:] == [
+        "%both = elementwise %other, %left",
+        "mma_fence",
+        "%half.flying = mma_async %left, %zero",
+        "%all.flying = mma_async %both, %half.flying",
+        "mma_commit",
+        "%all = mma_wait %all.flying",
         "store %all",
     ]
 

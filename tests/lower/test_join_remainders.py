@@ -68,6 +68,26 @@ def test_places_in_the_branch_are_computed_there() -> None:
     assert "offset = [(apart + at + 3)%P]" in joined(REMAINDERS)
 
 
+def test_checks_that_grow_with_the_places_are_asked_once() -> None:
+    """Where a size is known not to be 0, ``N // Q < B`` is ``N < B * Q``, another check for each element."""
+    checked = "".join(
+        line.replace("{memory", f"{{mask = (([at + {at}], [C*P],),), memory") if ": f32x1" in line else line
+        for at, line in enumerate(QUOTIENTS.splitlines(keepends=True))
+    ).replace("at + 0]", "at]")
+    after = joined(checked)
+    (branch,) = (line for line in after.splitlines() if "once = true" in line)
+    assert "max(P - rest - 7, 0)" in branch
+    assert "max(0 - at + C*P - 7, 0)" in branch  # where the last is there, all are
+    assert 'load {memory = "x", offset = [quotient]} : f32x1' in after
+
+
+@pytest.mark.parametrize(("least", "is_rare"), [(0, False), (7, False), (8, True)])
+def test_branches_are_rare_where_sizes_have_room_for_a_vector(least: int, is_rare: bool) -> None:
+    text = Text(ROWS.head.replace("symbol P in 0..", f"symbol P in {least}.."))
+    after = text.after(JoinRemainders(), CPU, REMAINDERS.replace("(at)", "at"))
+    assert ("rare = true" in after) == is_rare
+
+
 @pytest.mark.parametrize(
     "body",
     [

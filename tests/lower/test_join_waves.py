@@ -9,6 +9,7 @@ import pytest
 
 from tests.lower.gemms import AMD, AMD_COPYING, CPU, NVIDIA, Gemm, lines, run
 from wavespec.diagnostics import WavespecError
+from wavespec.ops.staged_writes import shared_bytes_of_all
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.sim.interleaving import Order
@@ -35,6 +36,19 @@ def test_waves_start_at_zero_and_are_summed_up_behind_the_loop() -> None:
 def test_each_wave_has_all_sums_where_lanes_would_have_one_each() -> None:
     kernel = lower(sharing(Gemm(tile=(16, 8, 64), wave=(16, 8)), 16), NVIDIA, after="join-waves")
     assert lines(kernel, "wave_sum") and not lines(kernel, "spread_sum")
+
+
+def test_results_leave_as_they_are_where_sums_of_waves_take_the_room_of_staged_ones() -> None:
+    """`c` would have 2 KB to leave through, which tiles that stay and sums beside them do not leave."""
+    schedule = "waves: {producers: 1}, workgroups: {persistent: true}"
+    gemm = Gemm(
+        "bf16", (128, 96, 96), (64, 96), dims=("", "multiple_of: 8", "multiple_of: 8"), stages=3, schedule=schedule
+    )
+    spec = sharing(gemm, 48)
+    kernel = lower(spec, NVIDIA)
+    assert shared_bytes_of_all(kernel.memories) <= NVIDIA.shared.bytes
+    assert not [memory.name for memory in kernel.memories if memory.name.startswith("c.staged")]
+    run(spec, NVIDIA, {"M": 130, "N": 104, "K": 200})
 
 
 def test_one_wave_along_k_changes_nothing() -> None:

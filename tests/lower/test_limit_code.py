@@ -11,7 +11,7 @@ from tests.lower.gemms import NVIDIA
 from tests.lower.ir_text import Text
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel
-from wavespec.lower import cut_tiles
+from wavespec.lower import cut_tiles, tiles_of_waves
 from wavespec.lower.limit_code import LimitCode
 from wavespec.pipeline import emit, lower
 from wavespec.schema import loads
@@ -41,8 +41,10 @@ graph:
 
 @pytest.fixture
 def uncut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No tile is cut into strips, so that small specs have the code of large ones that cannot be cut."""
+    """No tile is cut into strips, and no wave narrowed, so that small specs have the code of large ones that cannot be
+    cut."""
     monkeypatch.setattr(cut_tiles, "_MOST_VECTORS", 1 << 60)
+    monkeypatch.setattr(tiles_of_waves, "_MOST_OF_A_WAVE", 1 << 60)
 
 
 def test_a_tile_of_a_million_columns_is_cut() -> None:
@@ -126,6 +128,44 @@ def test_tiles_of_any_size_compile_where_turns_may_share_them() -> None:
     """What one wave takes is what is code; unless the spec says it, the compiler does."""
     text = TEXT.replace("  - {wave: M, tile: R}\n  - {wave: N, tile: C}\n", "")
     assert emit(loads(text), V3).text.count("\n") < V3.most_lines // 10
+
+
+@pytest.mark.parametrize(("columns", "waves"), [(512, 1), (1024, 8), (65536, 512)])
+def test_waves_of_a_spec_are_narrowed_where_they_are_much_code(columns: int, waves: int) -> None:
+    """Up to 4,096 elements a wave is what the spec says, else what the compiler says: 1,024."""
+    kernel = lower(loads(TEXT.replace("1048576", str(columns))), V3, after="assign-tiles")
+    assert kernel.wave_count == waves
+
+
+COUNTING = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: count
+dims: {N: {}, B: {}}
+tensors:
+  counts: {shape: [B], dtype: i32, role: inout}
+  x: {shape: [N], dtype: i64}
+constraints:
+  - {workgroup: N, tile: 8192, axis: 0}
+  - {wave: N, tile: 4096}
+graph:
+  - number: {read: x}
+  - one: {register: [N], dtype: i32, value: 1}
+  - {write: one, to: counts, at: {B: number}, combine: add}
+"""
+
+
+def test_elements_that_are_combined_one_by_one_narrow_waves_earlier() -> None:
+    """Each is two dozen lines: a wave of 1,024 took seven seconds of a compiler."""
+    assert lower(loads(COUNTING), V3, after="assign-tiles").wave_count == 64
+    assert emit(loads(COUNTING), V3).text.count("\n") < 5_000
+
+
+def test_a_tile_that_no_loop_walks_over_is_near_what_there_may_be() -> None:
+    text = TEXT.replace("N: {}", "N: {max: 200}").replace("{workgroup: N, tile: C, axis: 1}", "{tiling: N, tile: 4096}")
+    text = text.replace("  - {wave: N, tile: C}\n", "").replace("{wave: M, tile: R}", "{wave: M, tile: 1}")
+    kernel = lower(loads(text), V3, after="assign-tiles")
+    assert {op.result.tile.extent("N") for op in kernel.walk() if op.results and op.result.tile.dims} == {256}
 
 
 def test_writing_stops_at_the_first_line_too_many() -> None:

@@ -66,3 +66,23 @@ def test_other_steps_stay(body: str) -> None:
 def test_lanes_that_run_together_divide_for_themselves() -> None:
     kernel = PIXELS.kernel(loop(step(17)))
     assert ShareQuotients()(kernel, NVIDIA) is kernel
+
+
+def test_numbers_that_grow_by_a_size_share_a_load_with_their_checks() -> None:
+    """Weights of flat rows: ``C * j // S`` grows with j, and where the last place is there, all are."""
+    ops = (
+        f'  %w{at} = load {{mask = (([C*(at + {at})], [C*S],),), memory = "weight", offset = [(C*(at + {at}))//S]}} : f32x1\n'
+        for at in range(17)
+    )
+    values = ", ".join(f"%w{at}" for at in range(17))
+    body = f'{"".join(ops)}  %all = pack {values} : f32x17\n  store %all {{memory = "y", offset = [at]}}\n'
+    same, other = PIXELS.after(ShareQuotients(), CPU, loop(body)).split("at.other")[0], "max("
+    assert same.count("= load") == 1
+    assert "mask" not in same  # of places that the condition around says
+    assert other in same.split("at.same")[1]
+
+
+def test_numbers_in_no_order_stay() -> None:
+    """One that may be less than the one before says nothing of those between the first and the last."""
+    body = step(17).replace("at + 3)//S", "0 - C + C*at + 3)//S")
+    assert PIXELS.after(ShareQuotients(), CPU, loop(body)) == lines(loop(body))

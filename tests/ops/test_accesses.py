@@ -14,7 +14,7 @@ from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Arrangement, Digit, Layout, RegisterAxis, row_major
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.accesses import edge, read_fragments, write_fragments
-from wavespec.ops.turned_blocks import regroup
+from wavespec.ops.turned_blocks import regroup, turned_blocks
 from wavespec.targets.machine import Machine
 
 M, LANE = symbol("M", 0, 1000), symbol("lane", 0, 63)
@@ -194,3 +194,15 @@ def test_rows_that_a_panel_has_in_turn_are_stored_together(dim: str, pairs: int,
         for row in range(16)
         for column in range(32)
     }
+
+
+def test_pairs_along_their_own_rows_are_turned_as_words() -> None:
+    """As operands of bf16 that lanes compute lie in panels: they were stored by four bytes."""
+    axes = RegisterAxis(16, (("n", 1),)), RegisterAxis(16, (("d", 1),))
+    of_rows = Layout((("n", const(0)), ("d", const(0))), axes, inner=1)
+    blocks = turned_blocks(of_rows, "n", 16, unit=2)
+    assert blocks is not None and (blocks.width, blocks.outer, blocks.lines.fragment_elements) == (8, (2,), 16)
+    places = [(at["n"].value, at["d"].value) for at in blocks.lines.coordinates()]
+    assert places[:6] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+    assert places[16:18] == [(0, 2), (0, 3)] and sorted(places) == [(n, d) for n in range(16) for d in range(16)]
+    assert turned_blocks(of_rows, "n", 16, unit=3) is None and turned_blocks(of_rows, "n", 4, unit=2) is None

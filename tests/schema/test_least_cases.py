@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from wavespec.emit.interface import expression_to_size
 from wavespec.runtime.first_case import FirstCase
 from wavespec.schema import KernelSpec, load, loads
 from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
+from wavespec.schema.language.constraints import AnyConstraint, Tiling
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
 HEAD = "  cpu:\n    params: {BLOCK_M: 24}\n    cases:\n"
@@ -93,9 +94,68 @@ def test_a_group_without_conditions_is_called_by_its_number(tmp_path: Path) -> N
     other.write_text(own + "targets: {cpu: {cases: {change: {case 1: {schedule: {stages: 2}}}}}}\n")
     (case,) = load(other).targets["cpu"].cases
     assert case.schedule is not None and case.schedule.stages == 2
-    other.write_text(own + "targets: {cpu: {cases: {remove: [M > 8]}}}\n")
-    with pytest.raises(WavespecError, match=r"It has 'case 1'\."):
+    other.write_text(own + "targets: {cpu: {cases: {remove: [columns]}}}\n")
+    with pytest.raises(WavespecError, match=r"It has 'case 1' and 'M > 8'\."):
         load(other)
+
+
+NAMED = """\
+      - name: wide
+        when: [N % 8 == 0]
+        cases:
+          - {name: few_rows, when: [M <= 64], least: M, params: {BLOCK_M: 12}}
+          - {name: many_rows, least: 2 * M - 64, params: {BLOCK_M: 36}}
+      - {name: few_rows, when: [M <= 12], params: {BLOCK_M: 12}}
+"""
+
+
+def extending(folder: Path, cases: str) -> Path:
+    """A spec that extends one with the cases `NAMED`, and has these edits."""
+    (folder / "pyproject.toml").touch()
+    (folder / "small.wave.yaml").write_text(SMALL.replace("  cpu: {params: {BLOCK_M: 24}}\n", HEAD + NAMED))
+    own = "apiVersion: wavespec/v1\nkind: Kernel\nextends: small.wave.yaml\nname: other\n"
+    (other := folder / "other.wave.yaml").write_text(f"{own}targets: {{cpu: {{cases: {cases}}}}}\n")
+    return other
+
+
+def test_a_case_has_a_name_for_edits_wherever_it_stands(tmp_path: Path) -> None:
+    edits = "{change: {wide: {schedule: {stages: 2}}, wide.few_rows: {params: {BLOCK_M: 60}}}, before: {many_rows: [{when: [M == 70]}]}}"
+    cases = load(extending(tmp_path, edits)).targets["cpu"].cases
+    assert [str(case.params.get("BLOCK_M")) for case in cases] == ["60", "None", "36", "12"]
+    assert [case.schedule is not None for case in cases] == [True, True, True, False]
+
+
+def test_of_a_choice_that_is_extended_one_case_may_be_left(tmp_path: Path) -> None:
+    (only, _) = load(extending(tmp_path, "{remove: [many_rows]}")).targets["cpu"].cases
+    assert str(only.least) == "M"
+
+
+SPLITS = """\
+    constraints: {change: {tiling K: {tile: 16}}}
+    cases:
+      - when: [N % 8 == 0]
+        constraints: {remove: [hardware], after: {tiling K: [assume: M % 2 == 0]}}
+        cases:
+          - {when: [M <= 64], constraints: {change: {tiling K: {tile: 64}}}}
+          - {params: {BLOCK_M: 36}}
+      - {when: [M <= 64], constraints: {change: {tiling K: {tile: 8}}, remove: [hardware]}}
+"""
+
+
+def test_edits_of_constraints_are_of_those_of_the_group_else_of_the_target_else_of_the_kernel() -> None:
+    spec = loads(SMALL.replace("  cpu: {params: {BLOCK_M: 24}}\n", "  cpu:\n" + SPLITS), "small.wave.yaml")
+
+    def said(constraints: Sequence[AnyConstraint] | None) -> str:
+        return ", ".join(f"{one.tile}" if isinstance(one, Tiling) else type(one).__name__ for one in constraints or ())
+
+    whole = "Workgroup, Workgroup, {}, Hardware"
+    assert said(spec.constraints) == whole.format(32)
+    assert said(spec.targets["cpu"].constraints) == whole.format(16)
+    assert [said(case.constraints) for case in spec.targets["cpu"].cases] == [
+        "Workgroup, Workgroup, 64, Assume",
+        "Workgroup, Workgroup, 16, Assume",
+        "Workgroup, Workgroup, 8",
+    ]
 
 
 CHOICE = """\

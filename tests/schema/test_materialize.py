@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+import wavespec as ws
 from tests.kernels import SPECS
 from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import emit
 from wavespec.schema import KernelSpec, load, loads
 from wavespec.schema.cases import TargetCase, cases_for_target
 from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.targets.machine import machines
 
 PRODUCT = """apiVersion: wavespec/v1
 kind: Kernel
@@ -224,3 +228,63 @@ def test_a_value_that_is_used_without_its_scale_is_refused() -> None:
     other = "        - second: {mma: [a_tile, b_tile, acc], scales: [b_factor, b_factor]}\n"
     with pytest.raises(WavespecError):
         loads(text.replace(two, f"{other}{two}"))
+
+
+ACROSS = """apiVersion: wavespec/v1
+kind: Kernel
+name: across
+dims: {L: {}, P: {}, N: {}}
+tensors:
+  x: {shape: [L, P], dtype: bf16, values: {min: -1, max: 1}}
+  dt: {shape: [L], dtype: f32, values: {min: 0, max: 1}}
+  b: {shape: [N, L], dtype: bf16, values: {min: -1, max: 1}}
+  y: {shape: [P, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: P, tile: 32, axis: 0}
+  - {workgroup: N, tile: 32, axis: 1}
+  - {tiling: L, tile: 32}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [P, N], dtype: f32, value: 0}
+  - steps:
+      iterate: L
+      carry: {acc: zero}
+      body:
+        - x_tile: {read: x}
+        - dt_tile: {read: dt}
+        - scaled: "bf16(f32(x_tile) * exp(dt_tile))"
+        - b_tile: {read: b}
+        - acc: {mma: [scaled, b_tile, acc]}
+  - {write: steps.acc, to: y}
+targets:
+  cpu:
+    cases:
+      - when: [P >= 1]
+        schedule: {materialize: {scaled: [P, L]}}
+  sm_90:
+    cases:
+      - when: [P >= 1]
+        schedule: {materialize: {scaled: [P, L]}}
+"""
+
+
+def test_on_cpus_a_value_of_rows_that_lie_across_is_turned_in_tiles() -> None:
+    """It was made element by element: 31,600 lines for 512 columns, where this is a thirteenth."""
+    (made, _) = cases_for_target(loads(ACROSS), "cpu")[0].kernels
+    assert made.tensors["x"].space == "shared" and made.tensors["dt"].space == "global"
+    graph = dump_yaml(made)
+    assert "workgroup: P, tile: 64" in graph and "workgroup: L, tile: 64" in graph
+    assert all(emit(made, machine).text.count("\n") < 9_000 for machine in machines("cpu"))
+    of_gpu = cases_for_target(loads(ACROSS), "sm_90")[0].kernels[0]
+    assert of_gpu.tensors["x"].space == "global", "lanes of a GPU read an element each"
+
+
+@pytest.mark.compiles
+def test_a_value_that_is_turned_is_what_it_was() -> None:
+    spec = loads(ACROSS)
+    random = torch.Generator().manual_seed(0)
+    x, b = (torch.randint(-1, 2, shape, generator=random).bfloat16() for shape in ((100, 70), (40, 100)))
+    dt = torch.zeros(100)
+    found = ws.compile(spec, "cpu")(x=x, dt=dt, b=b)
+    assert isinstance(found, torch.Tensor)
+    assert torch.equal(found, x.float().T @ b.float().T)

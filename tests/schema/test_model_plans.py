@@ -9,14 +9,16 @@ import pytest
 
 from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import lower
 from wavespec.schema import load
 from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
-from wavespec.schema.language.constraints import Tiling
+from wavespec.schema.language.constraints import Tiling, Workgroup
 from wavespec.schema.language.expressions import Num
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.load import loads
 from wavespec.schema.ops import Mma, every
 from wavespec.schema.resolve import complete_sizes, resolve_params
+from wavespec.targets.machine import machines
 
 SPECS = Path(__file__).parents[2] / "benchmarks" / "specs" / "models"
 
@@ -47,6 +49,12 @@ def on(target: str, spec: KernelSpec, sizes: Mapping[str, int]) -> TargetCase:
 
 def tile(case: TargetCase, dim: str, what: str = "TILE") -> int:
     return int(resolve_params(case.spec)[f"{what}_{dim}"])
+
+
+def tile_of(kernel: KernelSpec, dim: str) -> int:
+    """Of a kernel among those of a case, whose tiles may be numbers."""
+    split = (one for one in kernel.constraints if isinstance(one, Tiling | Workgroup) and one.dim == dim)
+    return int(next(split).tile.evaluate(resolve_params(kernel)))
 
 
 def producers(case: TargetCase) -> int:
@@ -117,6 +125,35 @@ def test_keys_that_are_values_as_well_leave_room_for_more_of_them() -> None:
         ("[weight, c_tile,", "[weight, v_tile,"),
     )
     assert tile(case_of(apart, **sizes), "N") <= 32
+
+
+def test_latent_caches_are_copied_by_boxes() -> None:
+    """A dim of no elements has none, and the larger of two said nothing of the other: lanes copied, and had too few
+    registers."""
+    kernel = lower(case_of(spec_of("mla_decode"), B=32, H=128, N=4096, E=512, R=64).spec, machines("sm_90")[0])
+    names = {op.name for op in kernel.walk()}
+    assert "bulk_copy" in names and "copy_async" not in names
+
+
+def test_few_heads_of_latent_caches_have_parts_of_their_keys() -> None:
+    case = case_of(spec_of("mla_decode"), B=4, H=16, N=8192, E=512, R=64)
+    (before,) = case.before
+    assert before.dims["N_part"].value == 32 and any(every(Mma, before.graph))
+
+
+def test_keys_of_a_window_are_not_parts() -> None:
+    """A loop that begins and ends where values say has none: workgroups of a cluster share its steps out."""
+    spec = changed("mla_decode", ("      iterate: N\n", "      iterate: N\n      start: N - N // 2\n"))
+    case = case_of(spec, B=4, H=16, N=8192, E=512, R=64)
+    assert not case.before and case.spec.schedule is not None
+    assert case.spec.schedule.workgroups is not None and case.spec.schedule.workgroups.split == 8
+
+
+def test_heads_that_share_keys_are_rows_where_lanes_would_multiply() -> None:
+    """A decoded token has no other rows, and its products are written as sums: lanes took eight times as long."""
+    case = case_of(spec_of("attention_window_decode"), B=32, H=32, G=8, N=4096, D=128)
+    assert len([*every(Mma, case.spec.graph)]) == 4 and producers(case) == 1
+    assert not any(every(Mma, case_of(spec_of("attention_window_decode"), B=2, H=9, G=2, N=64, D=128).spec.graph))
 
 
 def test_keys_that_are_decoded_have_no_waves_that_only_copy() -> None:
@@ -312,3 +349,45 @@ def test_tiles_of_windows_leave_few_filters_beyond_the_last_one(filters: int, ti
     """192 filters took two tiles of 128, of which a half was filled with zeros, at 0.68 of torch's speed."""
     case = case_of(spec_of("conv3d_ndhwc"), N=1, D=8, H=60, W=104, C=192, O=filters)
     assert tile(case, "O") == tile_of_filters
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+def test_adapters_are_added_in_place(target: str) -> None:
+    """Lanes share out the rank of an adapter, and have each result several times, which was refused."""
+    spec = changed(
+        "lora_expand",
+        ("  base: {shape: [M, N], dtype: bf16}\n", ""),
+        ("dtype: bf16, role: output}", "dtype: bf16, role: inout}"),
+        ("{read: base}", "{read: y}"),
+    )
+    assert check_builds([spec], [target]) == [()]
+
+
+def test_cpus_make_products_of_few_columns_before_one_of_few_rows() -> None:
+    """Each tile of 24 columns made the adapter's 16 again."""
+    case = on("cpu", spec_of("linear_lora_f32"), {"M": 64, "N": 1024, "K": 1024})
+    making, product = case.kernels
+    assert [len([*every(Mma, one.graph)]) for one in (making, product)] == [1, 2]
+    assert [tile_of(making, dim) for dim in ("M", "R", "K")] == [64, 16, tile_of(product, "K")]
+
+
+@pytest.mark.parametrize(("columns", "kernels"), [(128, 1), (4096, 1), (4097, 2)])
+def test_cpus_decode_what_lies_across_steps_beside_its_product(columns: int, kernels: int) -> None:
+    """To write it turns it round, and takes as long as to decode it for twenty tiles of columns."""
+    sizes = {"B": 1, "C": 2, "L": 256, "H": 8, "G": 1, "P": 64, "N": columns}
+    assert len(on("cpu", spec_of("ssd_chunk_state"), sizes).kernels) == kernels
+
+
+def test_steps_of_cpus_that_values_bound_read_nothing_beyond_these() -> None:
+    case = on("cpu", spec_of("embedding_bag"), {"P": 257, "V": 10_000, "D": 128, "N": 4096})
+    assert tile(case, "N") == 1
+
+
+@pytest.mark.parametrize(("sizes", "wave"), [((32, 32), (4, 16)), ((3, 32), (1, 64)), ((32, 3), (1, 64))])
+def test_digits_of_columns_are_shared_by_rows_that_have_digits_too(
+    sizes: tuple[int, int], wave: tuple[int, int]
+) -> None:
+    path = SPECS.parent / "planned" / "kronecker_product.wave.yaml"
+    rows, columns = sizes
+    case = on("cpu", load(path), {"A": 64, "B": 64, "P": rows, "Q": columns, "M": 64 * rows, "N": 64 * columns})
+    assert (tile(case, "M", "WAVE"), tile(case, "N", "WAVE")) == wave

@@ -9,8 +9,8 @@ from wavespec.schema import loads
 from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
 from wavespec.schema.language.constraints import Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.ops import Iterate, Mma, Read, every
-from wavespec.schema.plans.graph_roles import with_tiled_loops
 from wavespec.schema.products_before import product_that_can_be_made
+from wavespec.schema.tiled_loops import with_tiled_loops
 
 ROUTER = """\
 apiVersion: wavespec/v1

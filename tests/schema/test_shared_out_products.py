@@ -9,8 +9,8 @@ from tests.kernels import Subject, subjects
 from wavespec.pipeline import lower
 from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
 from wavespec.schema.load import loads
-from wavespec.schema.plans import planned
 from wavespec.schema.plans.find_roles import roles_of
+from wavespec.schema.plans.tables import table_of
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import complete_sizes, resolve_params
 from wavespec.targets.machine import machines
@@ -34,9 +34,10 @@ def split_and_tile(name: str, *sizes: int) -> tuple[int, tuple[int, int]]:
 
 def test_as_many_clusters_run_at_once_as_the_machine_has_room_for() -> None:
     (machine,) = machines("sm_90")
-    limits = planned._tables()["limits"]["sm_90"]  # pyright: ignore[reportPrivateUsage]
-    assert limits["processors"] == machine.processors
-    assert limits["clusters"] == dict(machine.clusters)
+    table = table_of("products", "sm_90")
+    assert table is not None
+    assert table.limits["processors"] == machine.processors
+    assert table.limits["clusters"] == dict(machine.clusters)
 
 
 @pytest.mark.parametrize(

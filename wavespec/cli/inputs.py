@@ -227,17 +227,10 @@ def sizes_in_words(sizes: Mapping[str, int]) -> str:
 
 
 def _size_errors(spec: KernelSpec, sizes: Mapping[str, int], option: str) -> list[WavespecError]:
-    from wavespec.ops.dim_sizes import LARGEST_EXTENT
+    from wavespec.schema.checking.check_spec import size_problem
 
-    problems: list[tuple[str, str]] = []
-    for name, size in sizes.items():
-        dim = spec.dims[name]
-        if dim.value is not None and size != dim.value:
-            problems.append((name, f"is {size}, but its one size is {dim.value}"))
-        elif size % dim.multiple_of:
-            problems.append((name, f"is {size}, not a multiple of {dim.multiple_of}"))
-        elif size < dim.min:
-            problems.append((name, f"is {size}, less than its smallest size {dim.min}"))
-        elif size > (most := LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT)):
-            problems.append((name, f"is {size}, more than its largest size {most}"))
-    return [BadSize(f"{option} {name}={sizes[name]}", f"{quote(name)} {problem}.") for name, problem in problems]
+    return [
+        BadSize(f"{option} {name}={size}", f"{quote(name)} is {size}, {problem}.")
+        for name, size in sizes.items()
+        if (problem := size_problem(spec.dims[name], size))
+    ]

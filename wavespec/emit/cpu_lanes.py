@@ -16,6 +16,9 @@ from wavespec.emit.transpose import LANE_BYTES, transposed_lines
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
 
+_EXACT_BITS = 8
+"""Of whole numbers, all of which bf16 has."""
+
 
 class CpuLanes(LaneOperations):
     """Rounds to bf16 and computes powers by words, and transposes square blocks by shuffles."""
@@ -36,7 +39,10 @@ class CpuLanes(LaneOperations):
             return self.convert(half_to_float(self.text, name, old), DTYPES["f32"], after, middle, new)
         if after.name == "bf16" and not before.is_float:
             middle = old.replace(mlir_type(before), "f32")
-            return self._rounded_to_bf16(self.convert(name, before, DTYPES["f32"], old, middle), middle)
+            name = self.convert(name, before, DTYPES["f32"], old, middle)
+            return (
+                self._cut_to_bf16(name, middle) if before.bits <= _EXACT_BITS else self._rounded_to_bf16(name, middle)
+            )
         if (before.name, new) == ("f32", "bf16"):
             return self._rounded_to_bf16(name, old)
         if (before.name, after.name) != ("bf16", "f32"):
@@ -47,6 +53,14 @@ class CpuLanes(LaneOperations):
         name = self.text.op(f"arith.extui {name} : {short} to {word}")
         name = self.text.op(f"arith.shli {name}, {self.text.constant(16, word)} : {word}")
         return self.text.op(f"arith.bitcast {name} : {word} to {new}")
+
+    def _cut_to_bf16(self, name: str, type_: str) -> str:
+        """Of f32 whose lower half is zeros."""
+        word, short, after = (type_.replace("f32", other) for other in ("i32", "i16", "bf16"))
+        name = self.text.op(f"arith.bitcast {name} : {type_} to {word}")
+        name = self.text.op(f"arith.shrui {name}, {self.text.constant(16, word)} : {word}")
+        name = self.text.op(f"arith.trunci {name} : {word} to {short}")
+        return self.text.op(f"arith.bitcast {name} : {short} to {after}")
 
     def _rounded_to_bf16(self, name: str, type_: str) -> str:
         """Of f32, by words: for single numbers, and for whole ones, LLVM calls a library that kernels are not linked
@@ -99,7 +113,10 @@ class CpuLanes(LaneOperations):
 
     def transposed(self, value: Value, rows: int, columns: int, unit: int) -> Parts:
         dtype = value.vector.dtype
-        if rows != columns or columns * unit * dtype.bits < 8 * LANE_BYTES:
+        is_long = columns * unit * dtype.bits >= 8 * LANE_BYTES
+        if rows == 2 and unit == 1 and dtype.bits == 16 and is_long:
+            return self._in_turn([part.name for part in self.function.parts(value, [columns] * rows)], dtype, columns)
+        if rows != columns or not is_long:
             return super().transposed(value, rows, columns, unit)
         lines = [part.name for part in self.function.parts(value, [columns * unit] * rows)]
         element, plain = f"i{dtype.bits * unit}" if unit > 1 else mlir_type(dtype), vector_type(dtype, columns * unit)
@@ -110,3 +127,13 @@ class CpuLanes(LaneOperations):
             turned = vector_type(dtype, rows * unit)
             lines = [self.text.op(f"vector.bitcast {line} : vector<{rows}x{element}> to {turned}") for line in lines]
         return tuple(Part(line, rows * unit) for line in lines)
+
+    def _in_turn(self, lines: Sequence[str], dtype: DType, columns: int) -> Parts:
+        """The elements of two vectors in turn, by one shuffle of words."""
+        size = 2 * columns
+        old, half, both = vector_type(dtype, columns), f"vector<{columns}xi16>", f"vector<{size}xi16>"
+        one, other = (self.text.op(f"vector.bitcast {line} : {old} to {half}") for line in lines)
+        taken = [at + line * columns for at in range(columns) for line in range(2)]
+        name = self.text.op(f"vector.shuffle {one}, {other} {taken} : {half}, {half}")
+        name = self.text.op(f"vector.bitcast {name} : {both} to {vector_type(dtype, size)}")
+        return (Part(name, size),)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from wavespec.emit.cpu_lanes import CpuLanes
 from wavespec.emit.function import Emitter, Function
+from wavespec.emit.joined_lanes import joined_lanes
 from wavespec.emit.loops import Loops
 from wavespec.emit.normal_sums import normal_sums, rounded_operands
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
-from wavespec.emit.transpose import transposed_lines
 from wavespec.emit.word_tables import WordTables
 from wavespec.ir.dtype import DType
 from wavespec.ir.kernel import Op, Region, Value, VectorType
@@ -295,18 +295,11 @@ class CpuProducts(Emitter):
         return resized(self.text, tuple(lines), row.acc.dtype, sizes)
 
     def _lane_sums(self, row: MatrixInstruction, vectors: Parts, sizes: Sequence[int]) -> Parts:
-        """The sum of the lanes of each vector, ``sizes`` of them in one part: turned blocks, added line by line."""
+        """The sum of the lanes of each vector, ``sizes`` of them in one part."""
         width, dtype = self.lanes.width(row.acc.dtype), row.acc.dtype
-        type_ = vector_type(dtype, width)
-        zero = self.text.constant(0, type_)
-        sums: list[Part] = []
-        for start in range(0, len(vectors), width):
-            block = [part.name for part in vectors[start : start + width]]
-            lines = transposed_lines(self.text, block + [zero] * (width - len(block)), width, dtype.name)
-            while len(lines) > 1:
-                halves = zip(lines[::2], lines[1::2], strict=True)
-                lines = [self.text.op(f"{_add(row)} {one}, {other} : {type_}") for one, other in halves]
-            sums.append(Part(lines[0], width))
+        names = [part.name for part in vectors]
+        blocks = (names[start : start + width] for start in range(0, len(names), width))
+        sums = [Part(joined_lanes(self.text, block, width, dtype.name, _add(row)), width) for block in blocks]
         rest = width * len(sums) - sum(sizes)
         return resized(self.text, tuple(sums), dtype, [*sizes, *([rest] if rest else [])])
 

@@ -19,6 +19,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import dim_of_size, scalar_name
 from wavespec.ir.strided import names_of_tensor, symbol_of
 from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import DOT, MMA
 from wavespec.runtime.artifact import Assumption, TensorMap
 from wavespec.runtime.scalars import words_of
 from wavespec.targets.machine import Machine
@@ -71,6 +72,8 @@ class Function:
         self.index_bits, self.bounded_waits = index_bits, bounded_waits
         self.text = MlirText(machine.most_lines)
         self.indices = Indices(self.text, index_bits, self.kernel.present_sizes)
+        has_products = any(op.is_(MMA, DOT) for op in self.kernel.walk())
+        self.indices.reciprocals = not (machine.concurrent_waves or has_products)
         self.values: dict[str, Parts] = {}
         self.renamed: list[tuple[str, Parts]] = []
         """Values that a block has under other names, and what they are called around it."""

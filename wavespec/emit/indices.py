@@ -3,8 +3,8 @@ computed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import lru_cache, reduce
+from collections.abc import Callable, Hashable, Mapping
+from functools import reduce
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -45,6 +45,9 @@ class Indices:
         self._multiplied: dict[Expr, list[Expr]] = {}
         """By expression: its parts, products of sums of different depths multiplied out."""
         self._narrow = False
+        self.reciprocals = False
+        """Whether numbers are divided by sizes that a loop does not change as products: a processor divides words in ten
+        cycles or more, and multiplies them in three."""
         self.hide: Callable[[str], str] | None = None
         """Where set, comparisons are of how far apart both sides are with a number, and made in the block that asks: what
         makes a number of 32 bits another one to the compiler, which else compares in front of a branch, in all lanes,
@@ -304,6 +307,8 @@ class Indices:
         divisor = expr.args[1]
         if not at_most(const(1), divisor.substitute(self.present)):
             divisor = maximum(divisor, 1)
+        if self._has_reciprocal(expr.args[0], divisor, depth):
+            return self._by_reciprocal(expr, divisor, bits, depth)
         value, size = (self._at(part, bits).name for part in (expr.args[0], divisor))
         if expr.kind == "mod" and _may_be_negative(expr.args[0]):
             return self._remainder(value, size, bits, depth)
@@ -312,6 +317,41 @@ class Indices:
         else:
             verb = "floordivsi" if expr.kind == "floordiv" else "remsi"
         return self.text.op(f"arith.{verb} {value}, {size} : i{bits}", depth)
+
+    def _has_reciprocal(self, number: Expr, divisor: Expr, depth: int) -> bool:
+        """Whether a quotient is a product, of a number that is computed in front of the block where the quotient is."""
+        if not self.reciprocals or not is_natural((number, divisor)) or self.depth_of(divisor.symbols) >= depth:
+            return False
+        return (
+            number.high is not None and divisor.high is not None and number.high * divisor.high < 1 << _places(divisor)
+        )
+
+    def _by_reciprocal(self, expr: Expr, divisor: Expr, bits: int, depth: int) -> str:
+        """A quotient ``n // d``, or what it leaves, by ``m = (2ᵇ - 1) // d + 1``: ``m · d`` is up to ``d`` more than 2ᵇ, so
+        that ``n · m`` has the quotient from bit b on while ``n · d`` is less than 2ᵇ."""
+        number, places = self._at(expr.args[0], bits).name, _places(divisor)
+
+        def reciprocal(depth: int) -> str:
+            most = self.text.constant((1 << places) - 1 if places < 64 else -1, "i64")
+            least = self.text.op(f"arith.divui {most}, {self._at(divisor, 64).name} : i64", depth)
+            return self.text.op(f"arith.addi {least}, {self.text.constant(1, 'i64')} : i64", depth)
+
+        def quotient(depth: int) -> str:
+            counted = number
+            if places < 64:  # the upper word of a product is at hand, other bits of it are shifted together
+                counted = self.text.op(f"arith.shli {number}, {self.text.constant(1, f'i{bits}')} : i{bits}", depth)
+            counted = self.text.op(f"arith.extui {counted} : i{bits} to i128", depth)
+            wide = self.text.op(f"arith.extui {by} : i64 to i128", self.depth_of(divisor.symbols))
+            product = self.text.op(f"arith.muli {counted}, {wide} : i128", depth)
+            product = self.text.op(f"arith.shrui {product}, {self.text.constant(64, 'i128')} : i128", depth)
+            return self.text.op(f"arith.trunci {product} : i128 to i{bits}", depth)
+
+        by = self.once("reciprocal", divisor, reciprocal)
+        found = self.once(("quotient", bits, divisor), expr.args[0], quotient)
+        if expr.kind == "floordiv":
+            return found
+        size = self._at(divisor, bits).name
+        return self._subtracted(number, self.text.op(f"arith.muli {found}, {size} : i{bits}", depth), bits, depth)
 
     def _divide(self, expr: Expr, bits: int, depth: int) -> str:
         """By a power of two that is a shift, of negative numbers too; MLIR makes half a dozen operations of a division
@@ -335,8 +375,15 @@ class Indices:
     def _remainder(self, value: str, size: str, bits: int, depth: int) -> str:
         """Of a division that rounds towards minus infinity, which MLIR has no operation for."""
         below = self.text.op(f"arith.floordivsi {value}, {size} : i{bits}", depth)
-        below = self.text.op(f"arith.muli {below}, {size} : i{bits}", depth)
-        return self.text.op(f"arith.subi {value}, {below} : i{bits}", depth)
+        return self._subtracted(value, self.text.op(f"arith.muli {below}, {size} : i{bits}", depth), bits, depth)
+
+    def _subtracted(self, value: str, other: str, bits: int, depth: int) -> str:
+        return self.text.op(f"arith.subi {value}, {other} : i{bits}", depth)
+
+
+def _places(divisor: Expr) -> int:
+    """Bits behind the point of a reciprocal that is a word: that of 1 has one more."""
+    return 64 if divisor.low is not None and divisor.low > 1 else 63
 
 
 def is_wide(expr: Expr) -> bool:
@@ -359,59 +406,3 @@ def _may_be_negative(expr: Expr) -> bool:
 
 def _fits(expr: Expr) -> bool:
     return expr.low is not None and expr.high is not None and _I32[0] <= expr.low and expr.high <= _I32[1]
-
-
-# Accesses of a tile share their checks.
-@lru_cache(maxsize=1 << 12)
-def uniform_and_varying(expr: Expr, varying: frozenset[str]) -> tuple[Expr, Expr]:
-    """Split a sum into what is the same for all lanes and what is not; ``varying`` names the symbols that differ.
-
-    Products are multiplied out where that separates the two: ``(wg·128 + lane)·K`` becomes ``wg·128·K`` and ``lane·K``.
-    """
-    uniform, lane = [(const(expr.constant_part()), 1)], list[tuple[Expr, int]]()
-    for coefficient, term in expr.terms():
-        if term.symbols.isdisjoint(varying):
-            uniform.append((term, coefficient))
-        elif term.kind == "product":
-            same, different = const(coefficient), const(0)
-            for factor in term.args:
-                a, b = uniform_and_varying(factor, varying) if factor.symbols & varying else (factor, const(0))
-                same, different = same * a, different * (a + b) + same * b
-            uniform.append((same, 1))
-            lane.append((different, 1))
-        else:
-            lane.append((term, coefficient))
-    return total(uniform), total(lane)
-
-
-def _multiplied_out(factors: Sequence[Expr], varying: frozenset[str]) -> list[Expr]:
-    """The products that a product with a sum adds up; none where more varies than the terms of one sum."""
-    found = [one for one in factors if one.symbols & varying]
-    if len(found) != 1 or found[0].kind != "sum":
-        return []
-    others = [one for one in factors if one is not found[0]]
-    terms = [const(found[0].constant_part()), *(term * coefficient for coefficient, term in found[0].terms())]
-    return [reduce(mul, others, term) for term in terms]
-
-
-def lower_bound(expr: Expr, varying: frozenset[str]) -> Expr | None:
-    """What a sum is never below, whatever the ``varying`` symbols in it are; None where that is not known."""
-    least = const(expr.constant_part())
-    for coefficient, term in expr.terms():
-        if not term.symbols & varying:
-            least = least + term * coefficient
-            continue
-        factors = term.args if term.kind == "product" else (term,)
-        if not is_natural(factors):
-            parts = [lower_bound(part * coefficient, varying) for part in _multiplied_out(factors, varying)]
-            if not parts or any(part is None for part in parts):
-                return None
-            least = sum((part for part in parts if part is not None), least)
-            continue
-        largest = const(coefficient)
-        for factor in factors if coefficient < 0 else ():
-            if factor.symbols & varying and factor.high is None:
-                return None
-            largest = largest * (const(factor.high) if factor.symbols & varying else factor)
-        least = least + largest if coefficient < 0 else least
-    return least

@@ -109,7 +109,7 @@ class Loops(Emitter):
         induction = text.name()
         text.open()
         indices.open()
-        indices.define(op["induction"], induction, bits)
+        indices.define(op["induction"], self._hidden(induction, bits) if op.get("rare") else induction, bits)
         arguments = [text.name() for _ in types]
         self._define(op.body.arguments, arguments, sizes)
         self.function.block(op.body.ops)
@@ -128,6 +128,12 @@ class Loops(Emitter):
         text.blocks[-1] += [f"{head}  : i{bits} {{", *lines]
         text.do(f"}}{self.attribute}")
         self._define(op.results, [f"{result}#{number}" for number in range(len(types))], sizes)
+
+    def _hidden(self, counter: str, bits: int) -> str:
+        """The same number, of which the compiler does not know that it is 0 in a loop of one step, so that it computes
+        nothing of it around the loop."""
+        code = 'has_side_effects asm_dialect = att "", "=r,0"'
+        return self.text.op(f"llvm.inline_asm {code} {counter} : (i{bits}) -> i{bits}")
 
     def _ending(self, op: Op) -> None:
         """`scf.while` of the counter, of whether the loop goes on, which its symbols say anew at the end of the body, and

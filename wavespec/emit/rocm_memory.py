@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from wavespec.emit.function import Emitter, Function
-from wavespec.emit.indices import lower_bound, uniform_and_varying
 from wavespec.emit.interface import expr_to_size
 from wavespec.emit.registers import Part, mlir_type, vector_type
 from wavespec.emit.rocm_symbols import RocmSymbols
 from wavespec.emit.store_runs import Forms
+from wavespec.emit.uniform_parts import lower_bound, uniform_and_varying
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op

@@ -60,6 +60,7 @@ Number = Literal["least", "most"]
 Flag = Literal[
     "acquire",
     "alone",
+    "awaited",
     "around",
     "asynchronous",
     "by_lane",
@@ -78,6 +79,7 @@ Flag = Literal[
     "once",
     "ordered",
     "products",
+    "rare",
     "release",
     "reverse",
     "running",

@@ -17,6 +17,9 @@ from typing import TypeVar
 ALIGNED_BYTES = 64
 """What runtimes of CPUs ask of an address, and more than any access of a lane or a copy engine does."""
 
+LARGEST_SIZE = 2**31 - 2**16
+"""Sizes of dims travel as 32-bit integers; the room above keeps a size plus a tile from overflowing."""
+
 LARGEST_STRIDE = 2**47
 """In elements: as far apart as two places in memory are."""
 

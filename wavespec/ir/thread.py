@@ -398,6 +398,7 @@ class ThreadBuilder:
         unroll: int = 1,
         once: bool = False,
         goes_on: Expr | None = None,
+        rare: bool = False,
     ) -> tuple[Value, ...]:
         """A counted loop, which ends early where ``goes_on`` is 0; returns its results."""
         results = tuple(Value(self.fresh(v.name), v.type) for v in carried)
@@ -413,6 +414,7 @@ class ThreadBuilder:
             unroll=unroll,
             **({"once": True} if once else {}),
             **({} if goes_on is None else {"goes_on": goes_on}),
+            **({"rare": True} if rare else {}),
         )
         return results
 

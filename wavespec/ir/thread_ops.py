@@ -441,7 +441,8 @@ FOR: Final = _declare(
     "carried -> carried",
     "region arguments = carried values; `once`: a branch, which runs one step or none, from 0 to `upper`; "
     "`goes_on`: 0 or 1, what it is in front of the loop and at the end of the body, where a `bind` may have changed "
-    "its symbols: the loop ends early where it is 0. `counts_on`: `lower` is where the loop ended the last time",
+    "its symbols: the loop ends early where it is 0. `counts_on`: `lower` is where the loop ended the last time; "
+    "`rare`: most steps around it have none of it, so that nothing of its body is computed in front",
     operands=ANY,
     results=ANY,
     region=True,
@@ -454,6 +455,7 @@ FOR: Final = _declare(
         "once": _FALSE,
         "goes_on": Attribute(Kind.EXPRESSION, absent="1"),
         "counts_on": _FALSE,
+        "rare": _FALSE,
     },
 )
 TILES_END: Final = _declare(

@@ -137,7 +137,8 @@ WRITE: Final = _declare(
     "tile, values of places ..., expected -> tile",
     "a tile of a tensor. `combine`: joined with what is there in one indivisible step, by the function of that name, "
     "and the result, where there is one, is what was there; `expected`: the last operand is what has to be there; "
-    "`staged`: the dims that go through shared memory; `around`: the tile may begin in front of its row",
+    "`staged`: the dims that go through shared memory; `around`: the tile may begin in front of its row; `awaited`: "
+    "several lanes have each element, which all of them have read when one of them writes",
     Trait.WRITES_MEMORY,
     Trait.ALIKE,
     operands=(1, None),
@@ -149,6 +150,7 @@ WRITE: Final = _declare(
         "combine": Attribute(Kind.TEXT, absent="replaced"),
         "expected": Attribute(Kind.FLAG, absent="false"),
         "staged": Attribute(Kind.NAMES, absent="none", set_by="promote-shared"),
+        "awaited": Attribute(Kind.FLAG, absent="false", set_by="assign-layouts"),
         "around": _AROUND,
         "cache": _CACHE,
     },

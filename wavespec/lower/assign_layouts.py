@@ -25,7 +25,7 @@ from wavespec.ir.tile_ops import (
 )
 from wavespec.lower.base import Pass, written_name
 from wavespec.lower.bring_together import alike, bring_together, layout_like
-from wavespec.lower.in_place import moved_in_place, reads_in_place
+from wavespec.lower.in_place import moved_in_place, reads_in_place, with_awaited_writes
 from wavespec.lower.lane_layouts import lane_layouts
 from wavespec.lower.planned_tiles import hints_of_plan
 from wavespec.lower.product_layouts import product_layouts
@@ -130,7 +130,8 @@ class AssignLayouts(Pass):
                 if machine.registers and value.name in kept and _registers(value, layouts) > machine.registers:
                     raise _too_many_registers(kernel, machine, {name: layouts[name] for name in kept}, op)
         kernel = replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
-        raise_all(moved_in_place(kernel))
+        raise_all(moved_in_place(kernel, machine))
+        kernel = with_awaited_writes(kernel, machine)
         return _with_staged_sums(kernel, [layouts[op.result.name] for op in kernel.walk() if op.is_(MMA)])
 
 

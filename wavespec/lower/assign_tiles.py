@@ -125,6 +125,8 @@ class RegistersNotPossible(WavespecError, code="registers-not-possible"):
         super().__init__(where, f"Registers cannot be shared like this: {why}.", hints=[hint])
 
 
+_SHORTEST_TILE = 64
+"""Elements: the widest access of bytes."""
 _FEWEST_REGISTERS = 24
 """Of a lane, below which addresses alone do not fit."""
 
@@ -277,7 +279,8 @@ def _with_short_steps(kernel: Kernel, machine: Machine, products: list[tuple[Op,
     """The distribution with loops whose steps go no further than instructions should sum at once, than what is computed
     of a row has registers for, and than code should that goes through elements one by one.  Where a loop counts its
     tiles, or may end at one, they are those of the spec; sums of a dim that no loop walks over are cut later, by
-    `shorten-sums`."""
+    `shorten-sums`.  Where waves write out all of a tile, one that no loop walks over is less than twice as long as the
+    dim may be."""
     loops = [op for op in kernel.walk() if op.is_(ITERATE) and op["dim"]]
     walked = {loop["dim"] for loop in loops}
     longest = {op["k"]: row.chain for op, row in products if row.chain and op["k"] in walked}
@@ -291,7 +294,16 @@ def _with_short_steps(kernel: Kernel, machine: Machine, products: list[tuple[Op,
     counted = {loop["dim"] for loop in loops if loop.get("stride") is not None or loop.get("goes_on") is not None}
     cut = {dim: most for dim, most in longest.items() if dim not in counted}
     plan = kernel.distribution
+    if machine.turn_elements and not products:
+        cut |= {s.dim: _near(s.tile, kernel.size(s.dim)) for s in plan.loops if s.dim not in walked}
     return replace(plan, loops=tuple(replace(s, tile=min(s.tile, cut.get(s.dim, s.tile))) for s in plan.loops))
+
+
+def _near(tile: int, size: Expr) -> int:
+    """The tile, halved as long as all of a dim fits, and the widest accesses do."""
+    while size.high is not None and not tile % 2 and tile // 2 >= max(size.high, _SHORTEST_TILE):
+        tile //= 2
+    return tile
 
 
 def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str, Expr]]:

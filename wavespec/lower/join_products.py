@@ -25,7 +25,7 @@ class JoinProducts(Pass):
             computed beside it.  The wait that is left has all registers that products in flight read as operands,
             because the assembler would use them anew.  Waits stay where memory that a product reads is written.
             Where the next product follows at once and uses none of the results, both are one group, with one wait for
-            the sums of both.
+            the sums of both; so are products of registers with the same memory, as those of parts of one factor.
     """
 
     name: ClassVar[str] = "join-products"
@@ -61,8 +61,10 @@ def _names(values: Iterable[Value]) -> set[str]:
 def _joined(ops: tuple[Op, ...], elsewhere: frozenset[str], fresh: Callable[[str], str]) -> tuple[Op, ...]:
     result, same = list[Op](), dict[str, Value]()
     held, registers, read = list[Value](), list[Value](), set[str]()
-    apart = list[tuple[Value, Value]]()
+    apart, made_before = list[tuple[Value, Value]](), set[int]()
     for number, op in enumerate(ops):
+        if id(op) in made_before:
+            continue
         if op.is_(MMA_FENCE) and apart and ops[number - 1].is_(MMA_WAIT):
             continue
         op = replace(op, operands=tuple(same.get(value.name, value) for value in op.operands)) if same else op
@@ -70,6 +72,13 @@ def _joined(ops: tuple[Op, ...], elsewhere: frozenset[str], fresh: Callable[[str
             registers += op.operands[:-1]
             read |= {memory for memory in (op.get("a_memory"), op["b_memory"]) if memory}
         elif op.is_(MMA_WAIT) and not op["pending"]:
+            if _goes_on(op, ops[number + 1 :], read, elsewhere) and _reads_alike(result, ops[number + 1 :]):
+                same |= zip((value.name for value in op.results), op.operands, strict=True)
+                between = list(itertools.takewhile(lambda one: not one.is_(MMA_FENCE), ops[number + 1 :]))
+                start = max(place for place, one in enumerate(result) if one.is_(MMA_FENCE))
+                result = [*result[:start], *between, *result[start:-1]]
+                made_before = {*map(id, between), id(ops[number + 1 + len(between)])}
+                continue
             if _goes_on(op, ops[number + 1 :], read, elsewhere):
                 same |= zip((value.name for value in op.results), op.operands, strict=True)
                 held, result = registers.copy(), _beside(result)
@@ -101,6 +110,19 @@ def _goes_on(wait: Op, behind: Sequence[Op], read: set[str], elsewhere: frozense
         if op.is_(MMA_COMMIT):
             return not sums
     return False
+
+
+def _reads_alike(before: Sequence[Op], behind: Sequence[Op]) -> bool:
+    """Whether a product and the next one multiply the same of shared memory by registers, with nothing between but what
+    makes these: parts of one factor."""
+    between = list(itertools.takewhile(lambda op: not op.is_(MMA_FENCE), behind))
+    start = max(number for number, op in enumerate(before) if op.is_(MMA_FENCE))
+    product = list(itertools.takewhile(lambda op: not op.is_(MMA_COMMIT), behind[len(between) + 1 :]))
+    both = [*before[start + 1 : -1], *product]
+    if not all(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in both) or not all(op.is_(PURE) for op in between):
+        return False
+    reads = [(op["b_memory"], op["b_offset"]) for op in both]
+    return reads[-2 * len(product) : -len(product)] == reads[-len(product) :]
 
 
 def _is_apart(wait: Op, behind: Sequence[Op]) -> bool:

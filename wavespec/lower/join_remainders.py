@@ -27,8 +27,8 @@ class JoinRemainders(Pass):
     Before: a vector is packed of single elements of an input, at places that are digits of numbers one apart: those of
             an element of a Kronecker product, ``y[(at + 0) % Q], y[(at + 1) % Q], ..`` and ``x[(at + 0) // Q], ..``.
     After:  where the first remainder leaves room for all of them below the size, they are loaded together, or what is
-            one element is spread; else they are as they were. Both stand in branches that hand the vector on. Kernels
-            with products stay: they lay operands down once.
+            one element is spread; else they are as they were, which is rare where sizes are a vector or more. Both
+            stand in branches that hand the vector on. Kernels with products stay: they lay operands down once.
     """
 
     name: ClassVar[str] = "join-remainders"
@@ -84,19 +84,21 @@ class _Joiner:
         if numbers is None:
             return (pack,)
         whole, size = numbers[0]
-        if _together(pack, single, numbers, _Digits(whole % size, whole // size), self.fresh) is None:
+        unchecked, inside = _without_growing_checks(single)
+        if _together(pack, unchecked, numbers, _Digits(whole % size, whole // size), self.fresh) is None:
             return (pack,)
         lets, digits = self._digits(numbers[0], len(single), known)
-        together = _together(pack, single, numbers, digits, self.fresh)
+        together = _together(pack, unchecked, numbers, digits, self.fresh)
         assert together is not None
-        within = minimum(maximum(size - digits.rest - (len(single) - 1), 0), 1)
+        within = minimum(minimum(maximum(size - digits.rest - (len(single) - 1), 0), 1), inside)
         branch = self._symbol("apart", 1)
         # Places are computed as far out as they can be: in the branch, as the number of its step, 0, is part of them.
         single = [
             with_nodes(op, {whole % of: (whole + branch) % of, whole // of: (whole + branch) // of})
             for op, (whole, of) in zip(single, numbers, strict=True)
         ]
-        return *lets, *branches(pack, single, within, together, branch, self.fresh)
+        rare = numbers[0][1].low is not None and numbers[0][1].low >= len(single)
+        return *lets, *branches(pack, single, within, together, branch, self.fresh, rare=rare)
 
     def _digits(self, number: tuple[Expr, Expr], count: int, known: _Known) -> tuple[list[Op], _Digits]:
         """Digits of a number, and what names them: a division once, then a carry for each vector.
@@ -130,9 +132,16 @@ class _Joiner:
 
 
 def branches(
-    pack: Op, single: Sequence[Op], within: Expr, together: tuple[Op, ...], induction: Expr, fresh: Callable[[str], str]
+    pack: Op,
+    single: Sequence[Op],
+    within: Expr,
+    together: tuple[Op, ...],
+    induction: Expr,
+    fresh: Callable[[str], str],
+    *,
+    rare: bool = False,
 ) -> tuple[Op, ...]:
-    """The vector as it is loaded together where ``within`` is 1, else element by element."""
+    """The vector as it is loaded together where ``within`` is 1, else element by element, which may be rare."""
     build, kind, word = ThreadBuilder(fresh), pack.result.vector, induction.args[0]
     start = build.constant(0.0 if kind.dtype.is_float else 0, kind.dtype, kind.elements)
     passed = [(_named(start, fresh),) for _ in range(2)]
@@ -140,13 +149,29 @@ def branches(
     names = dict[str, Value]()
     alone = [copied(op, fresh, names) for op in {op.result.name: op for op in single}.values()]
     apart = copied(replace(pack, operands=tuple(names[one.name] for one in pack.operands)), fresh, names)
-    build.loop(word, 0, 1 - within, 1, found, passed[1], (*alone, apart), apart.results)
+    build.loop(word, 0, 1 - within, 1, found, passed[1], (*alone, apart), apart.results, rare=rare)
     build.ops[-1] = replace(build.ops[-1], results=pack.results)
     return tuple(replace(op, span=pack.span) for op in build.ops)
 
 
 def _named(value: Value, fresh: Callable[[str], str]) -> Value:
     return Value(fresh(value.name), value.type)
+
+
+def _without_growing_checks(single: Sequence[Op]) -> tuple[Sequence[Op], Expr]:
+    """Loads without checks of places that are one apart as the loads are, and 1 where the last of these hold, which are
+    all of them then, else 0."""
+    columns = list(zip(*(op["mask"] for op in single), strict=False))
+    if any(len(op["mask"]) != len(columns) for op in single):
+        return single, const(1)
+    growing, inside = set[int](), const(1)
+    for number, column in enumerate(columns):
+        (first, size), last = column[0], column[-1][0]
+        if all(end is size and place - first == const(at) for at, (place, end) in enumerate(column)):
+            growing.add(number)
+            inside = minimum(inside, maximum(size - last, 0))
+    kept = [tuple(pair for number, pair in enumerate(op["mask"]) if number not in growing) for op in single]
+    return [op.with_(mask=mask) for op, mask in zip(single, kept, strict=True)], inside
 
 
 def _together(

@@ -43,7 +43,7 @@ from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_writes import moved, moved_in_pieces
 from wavespec.ops.shifted_rows import ShiftedRows, shifted_rows, with_shifted_rows, with_shifted_slabs
-from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, staging_of
+from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, shared_bytes_of_all, staging_of
 from wavespec.ops.tensor_views import as_lines, as_matrices, as_windows
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -129,8 +129,7 @@ def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:
 
     added = staging.with_next_tiles()
     kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
-    tiles = tuple(name for name, loop in staging.filled_in.items() if loop is not None)
-    kernel = with_sums_over(kernel, tiles, machine.shared.bytes - _SIGNALS_BYTES)
+    kernel = with_sums_over(kernel, staging.tiles_of_loops(), machine.shared.bytes - _SIGNALS_BYTES)
     check_shared(kernel, machine)
     symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
     return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
@@ -201,14 +200,16 @@ class _Staging:
     def _in_common(self) -> dict[str, str]:
         return buffers_in_common(self.added, self.filled_in, self.before)
 
+    def tiles_of_loops(self) -> tuple[str, ...]:
+        return tuple(name for name, loop in self.filled_in.items() if loop is not None)
+
     def _room(self) -> int:
-        """Bytes of shared memory that nothing has yet."""
-        apart = [
-            memory
-            for name, memory in self.added.items()
-            if name not in buffers_in_common(self.added, self.filled_in, self.before)
-        ]
-        return self.machine.shared.bytes - _SIGNALS_BYTES - sum(map(shared_bytes, apart))
+        """Bytes of shared memory that nothing has yet; sums lie over tiles of loops wherever they may."""
+        within = self._in_common()
+        apart = (memory for name, memory in self.added.items() if name not in within)
+        kernel = replace(self.kernel, memories=(*self.kernel.memories, *apart))
+        taken = shared_bytes_of_all(with_sums_over(kernel, self.tiles_of_loops(), 0).memories)
+        return self.machine.shared.bytes - _SIGNALS_BYTES - taken
 
     def _read(self, op: Op) -> tuple[Op, ...]:
         source, value = seen_by(op, self.kernel), op.result

@@ -7,11 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split
+from wavespec.ir.tile_ops import WRITE
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
 _SHORTEST_ROW = 64
 """Elements of a row, at least, in what one turn takes."""
+_MOST_OF_A_WAVE = 4096
+"""Elements of a value that a turn has written out because the spec says so: eight times what registers hold of f32."""
+_ONE_BY_ONE = 8
+"""Elements that become as much code as one that is combined with a tensor alone: two dozen lines, in two forms."""
 
 
 class TileNotDivisible(WavespecError, code="tile-not-divisible"):
@@ -146,19 +151,26 @@ def _of_short_turns(kernel: Kernel, tiles: Mapping[str, int], most: int) -> dict
     """The tiles, halved as long as a turn has more elements of some value than there should be code for.
 
     Rows are shortened last: they are read and written as they lie in memory, 64 elements at a time or more.  Dims whose
-    waves the spec has stay.
+    waves the spec has stay, unless those have more than ``_MOST_OF_A_WAVE`` elements, of which those that are combined
+    with a tensor, one by one, count for several.
     """
     written = {split.dim for split in kernel.distribution.waves}
     steps = {split.dim: split.tile for split in kernel.distribution.loops}
     rows = {memory.contiguous_dim for memory in kernel.memories if memory.dims}
     values = [value.tile.dims for op in kernel.walk() for value in op.results]
+    combined = {op.operands[0].tile.dims for op in kernel.walk() if op.is_(WRITE) and op.get("combine")}
     shorter = dict(tiles)
 
     def elements(dims: Sequence[str]) -> int:
         return math.prod(shorter.get(dim, steps.get(dim, 1)) for dim in dims)
 
-    while (largest := max(values, key=elements, default=())) and elements(largest) > most:
-        free = [dim for dim in largest if dim in shorter and dim not in written and not shorter[dim] % 2]
+    def counted(dims: Sequence[str]) -> int:
+        return elements(dims) * (_ONE_BY_ONE if dims in combined else 1)
+
+    is_much = bool(written) and max(map(counted, values), default=0) > _MOST_OF_A_WAVE
+    weight, stay = (counted, set[str]()) if is_much else (elements, written)
+    while (largest := max(values, key=weight, default=())) and weight(largest) > most:
+        free = [dim for dim in largest if dim in shorter and dim not in stay and not shorter[dim] % 2]
         free = [dim for dim in free if dim not in rows or shorter[dim] >= 2 * _SHORTEST_ROW]
         if not free:
             break

@@ -73,8 +73,9 @@ def _hints(kernel: Kernel, dim: str) -> list[str]:
     if not joins:
         return [f"Add {{workgroup: {dim}, tile: {_TILE}, axis: {_free_axis(kernel)}}} to 'constraints'."]
     hints = [
+        *(hint for op in joins for hint in _combined(kernel, op)),
         f"Go through '{dim}' in a loop: {_loop(kernel, joins[0])}; where there are 'constraints', with "
-        f"{{tiling: {dim}, tile: {_TILE}}} among them."
+        f"{{tiling: {dim}, tile: {_TILE}}} among them.",
     ]
     is_written = any(op.is_(WRITE) and dim in op.operands[0].tile.dims for op in every)
     if is_written and all(op.is_(REDUCE, TOPK) for op in joins):

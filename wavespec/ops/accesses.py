@@ -13,7 +13,15 @@ from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.small_floats import converted
-from wavespec.ops.turned_blocks import PairedRows, TurnedBlocks, blocks_across, paired_rows, regroup, stored_together
+from wavespec.ops.turned_blocks import (
+    PairedRows,
+    TurnedBlocks,
+    blocks_across,
+    blocks_of_units,
+    paired_rows,
+    regroup,
+    stored_together,
+)
 from wavespec.targets.machine import Machine
 
 Coordinates = Mapping[str, Expr]
@@ -227,6 +235,13 @@ def _rows_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Machi
     return None
 
 
+def _units_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> TurnedBlocks | None:
+    """The blocks of units to turn in registers where vectors lie across what a memory has one behind the other."""
+    blocks = blocks_of_units(layout, memory, machine)
+    whole = blocks is not None and granule_elements(memory, blocks.lines, origin) == blocks.width * blocks.unit
+    return blocks if whole else None
+
+
 def write_fragments(
     build: ThreadBuilder,
     memory: Memory,
@@ -241,9 +256,10 @@ def write_fragments(
 ) -> None:
     """Store a tile from its fragments; ``writers``: which waves do."""
     granule = granule_elements(memory, layout, origin)
-    across = (_blocks_of, _rows_of) if granule == 1 else ()
+    across = (_blocks_of, _rows_of, _units_of) if granule == 1 else ()
     if turned := next((found for of in across if (found := of(memory, layout, origin, machine))), None):
-        parts = regroup(build, [build.cast(value, memory.dtype) for value in values], turned.width, memory.name)
+        run = layout.axes[-1].extent
+        parts = regroup(build, [build.cast(value, memory.dtype) for value in values], run, memory.name)
         values = turned.of_fragments(build, [*parts], memory.name)
         layout, granule = turned.lines, turned.lines.fragment_elements
     size = layout.fragment_elements // granule
@@ -318,7 +334,7 @@ def stored_later(
                 block = build.transpose(build.pack(lines[at : at + rows], source.name), *sizes, source.name)
                 # Register r of line `number` is row r of the block, unit by unit.
                 places = [shared.offset(local[(at * columns + number) * unit]) for number in range(columns)]
-                together = stored_together(places, rows * unit) if op.get("at") and not machine.concurrent_waves else 1
+                together = 1 if machine.concurrent_waves else stored_together(places, rows * unit)
                 for number in range(0, columns, together):
                     part = build.slice(block, number * rows * unit, together * rows * unit)
                     build.store(part, shared.name, places[number], mask=waiting[at][2])

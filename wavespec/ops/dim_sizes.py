@@ -7,12 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.names import size_name
+from wavespec.ir.strided import LARGEST_SIZE
 from wavespec.ops.index_map import size_from
 from wavespec.schema.resolved import ResolvedKernel
-
-LARGEST_EXTENT = 2**31 - 2**16
-"""Sizes of dims arrive in kernels as 32-bit integers; the room above keeps a size plus a tile from overflowing.  Calls
-with larger ones are refused (``LARGEST_SIZE`` of ``runtime/checks.py``)."""
 
 
 def dim_sizes(resolved: ResolvedKernel) -> dict[str, Expr]:
@@ -68,5 +65,5 @@ def _own_size(resolved: ResolvedKernel, name: str) -> Expr:
     if name in resolved.sizes:
         return const(resolved.sizes[name])
     dim = resolved.promised[name]
-    most = LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT)
+    most = LARGEST_SIZE if dim.max is None else min(dim.max, LARGEST_SIZE)
     return symbol(size_name(name), dim.min, most, dim.multiple_of)

@@ -13,6 +13,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import symbol
 from wavespec.ir.kernel import Value
 from wavespec.ir.thread import ThreadBuilder
+from wavespec.ops.butterfly import butterfly
 from wavespec.ops.candidates import Candidates
 from wavespec.ops.contexts import ThreadContext
 
@@ -116,8 +117,7 @@ class Insertion:
         total = flags[0]
         for other in flags[1:]:
             total = build.elementwise("maximum", total, other, hint=self.hint)
-        for bit in self.others:
-            total = build.elementwise("maximum", total, build.shuffle(total, bit), hint=self.hint)
+        (total,) = butterfly(build, "maximum", [total], self.others, self.hint)
         build.add("bind", (total,), (), symbol=name, uniform=True, of_wave=True)
 
 

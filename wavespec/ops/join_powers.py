@@ -11,11 +11,17 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.names import wave_name
-from wavespec.ir.thread import ThreadBuilder
+from wavespec.ops.butterfly import butterfly
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.elementwise import function_of
 from wavespec.ops.parts_of_cluster import meet_in_cluster
-from wavespec.ops.parts_of_waves import lanes_of_parts, part_of_each_lane, part_of_lane, parts_of_launched
+from wavespec.ops.parts_of_waves import (
+    bits_of_parts,
+    lanes_of_parts,
+    part_of_each_lane,
+    part_of_lane,
+    parts_of_launched,
+)
 from wavespec.ops.reduce import in_pairs
 
 LEAST = -3.4028234663852886e38
@@ -44,7 +50,7 @@ def _of_waves(op: Op, context: ThreadContext, found: Sequence[Value], wave: str,
     count = dict(kernel.waves)[wave]
     if kernel.launched is None:
         largest, total = part_of_each_lane(context, found, wave, hint)
-        whole = _over_lanes(build, "maximum", largest, count, hint)
+        (whole,) = butterfly(build, "maximum", [largest], bits_of_parts(count), hint)
     else:
         of_all = functools.partial(build.reduce, "maximum", hint=hint)
         (some, *_), load = parts_of_launched(context, found, (-math.inf, 0.0), hint, of_all)
@@ -70,10 +76,4 @@ def _joined(
     less = build.elementwise("sub", build.elementwise("maximum", largest, least, hint=hint), base, hint=hint)
     power = function_of(context, op["function"], less, fast=op["fast"], hint=hint)
     scaled = build.elementwise("mul", total, power, hint=hint)
-    return [whole, _over_lanes(build, "add", scaled, count, hint)]
-
-
-def _over_lanes(build: ThreadBuilder, function: str, value: Value, count: int, hint: str) -> Value:
-    for bit in range((count - 1).bit_length()):
-        value = build.elementwise(function, value, build.shuffle(value, 1 << bit), hint=hint)
-    return value
+    return [whole, *butterfly(build, "add", [scaled], bits_of_parts(count), hint)]

@@ -60,6 +60,11 @@ def lanes_of_parts(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
+def bits_of_parts(count: int) -> list[int]:
+    """The bits of lane numbers that tell these lanes apart."""
+    return [1 << bit for bit in range((count - 1).bit_length())]
+
+
 def parts_of_launched(
     context: ThreadContext,
     values: Sequence[Value],

@@ -13,10 +13,17 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.thread import ThreadBuilder
+from wavespec.ops.butterfly import butterfly
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
 from wavespec.ops.parts_of_cluster import parts_of_cluster
-from wavespec.ops.parts_of_waves import part_of_each_lane, parts_of_launched, parts_of_waves
+from wavespec.ops.parts_of_waves import (
+    bits_of_parts,
+    lanes_of_parts,
+    part_of_each_lane,
+    parts_of_launched,
+    parts_of_waves,
+)
 from wavespec.schema.ops.reduce import Reduce
 
 if TYPE_CHECKING:
@@ -97,8 +104,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     is_own = context.kernel.lanes > 1 and function == "add" and not near and not far and not waves
     join = functools.partial(build.add_products, hint=result.name) if is_own or op.get("products") else None
     joined = registers_joined(context, fragments, layout, dim, function, result.name, join)
-    for mask in near:
-        joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
+    joined = butterfly(build, function, joined, near, result.name)
     if op.get("alone"):
         waves, far = [], []
     lanes, counts = context.kernel.lanes, dict(context.kernel.waves)
@@ -248,15 +254,12 @@ def _waves(
 def _by_lanes(context: ThreadContext, values: Sequence[Value], wave: str, function: str, hint: str) -> list[Value]:
     """The same of many waves whose lanes are alike: each lane reads what one wave has, and lanes join that."""
     build, count = context.build, dict(context.kernel.waves)[wave]
-    bits = (count - 1).bit_length()
-    joined: list[Value] = []
+    lanes, joined = lanes_of_parts(count), list[Value]()
     for part in part_of_each_lane(context, values, wave, hint):
-        if count < 1 << bits:
-            place = context.kernel.symbol("lane") % (1 << bits)
+        if count < lanes:
+            place = context.kernel.symbol("lane") % lanes
             part = build.pad(part, place, 0, const(count), identity(function, part.vector.dtype))
-        for bit in range(bits):
-            part = build.elementwise(function, part, build.shuffle(part, 1 << bit), hint=hint)
-        joined.append(part)
+        joined += butterfly(build, function, [part], bits_of_parts(count), hint)
     return joined
 
 

@@ -11,6 +11,7 @@ from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ops.argmax import first_of
 from wavespec.ops.broadcast import broadcast_fragments
+from wavespec.ops.butterfly import butterfly
 from wavespec.ops.candidates import Candidates, InOrder
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
@@ -151,8 +152,7 @@ def _everywhere(op: Op, context: ThreadContext, layout: Layout, dim: str, values
     """The largest that any lane and wave along the dim has."""
     build, hint = context.build, op.results[0].name
     near, far = in_reach(lane_bits(op, layout, dim, context.kernel.lanes), context.machine)
-    for mask in near:
-        values = [build.elementwise("maximum", one, build.shuffle(one, mask), hint=hint) for one in values]
+    values = butterfly(build, "maximum", values, near, hint)
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
     if not waves and not far:
         return values

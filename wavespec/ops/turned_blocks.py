@@ -17,17 +17,19 @@ from wavespec.targets.machine import Machine
 @dataclass(frozen=True, slots=True)
 class TurnedBlocks:
     """The registers of ``layout`` as square blocks of ``width``, of which ``lines`` has the rows one after the other;
-    ``outer`` counts the blocks, along the axis ``at`` those that are ``width`` fragments of the layout."""
+    ``outer`` counts the blocks, along the axis ``at`` those that are ``width`` fragments of the layout.  Blocks may be
+    of units of several elements, which stay side by side."""
 
     layout: Layout
     lines: Layout
     width: int
     outer: tuple[int, ...]
     at: int
+    unit: int = 1
 
     def fragments(self, build: ThreadBuilder, lines: Sequence[Value], hint: str) -> tuple[Value, ...]:
         """The fragments of the layout, of those of ``lines``."""
-        turned = _turned(build, lines, self.width, hint)
+        turned = self._turned(build, lines, hint)
         by_place = dict(zip(self._places(), turned, strict=True))
         return tuple(by_place[place] for place in sorted(by_place))
 
@@ -35,7 +37,16 @@ class TurnedBlocks:
         """The fragments of ``lines``, of those of the layout."""
         places = self._places()
         by_place = dict(zip(sorted(places), fragments, strict=True))
-        return _turned(build, [by_place[place] for place in places], self.width, hint)
+        return self._turned(build, [by_place[place] for place in places], hint)
+
+    def _turned(self, build: ThreadBuilder, lines: Sequence[Value], hint: str) -> tuple[Value, ...]:
+        """Lines of square blocks, their columns in place of their rows."""
+        made: list[Value] = []
+        width, elements = self.width, self.width * self.unit
+        for start in range(0, len(lines), width):
+            block = build.transpose(build.pack([*lines[start : start + width]], hint), width, width, self.unit, hint)
+            made += [build.slice(block, column * elements, elements, hint) for column in range(width)]
+        return tuple(made)
 
     def _places(self) -> list[tuple[int, ...]]:
         """Of the fragments of the layout, block by block."""
@@ -46,31 +57,30 @@ class TurnedBlocks:
         ]
 
 
-def _turned(build: ThreadBuilder, lines: Sequence[Value], width: int, hint: str) -> tuple[Value, ...]:
-    """Lines of square blocks, their columns in place of their rows."""
-    made: list[Value] = []
-    for start in range(0, len(lines), width):
-        block = build.transpose(build.pack([*lines[start : start + width]], hint), width, width, hint=hint)
-        made += [build.slice(block, column * width, width, hint) for column in range(width)]
-    return tuple(made)
-
-
 _BYTE_BITS = 8
 _LEAST_ROW_BITS = 128  # what shuffles move elements inside of
 
 
-def turned_blocks(layout: Layout, column: str, bits: int) -> TurnedBlocks | None:
+def turned_blocks(layout: Layout, column: str, bits: int, unit: int = 1) -> TurnedBlocks | None:
     """The blocks of a layout, of elements of so many ``bits``, whose fragments are runs along another dim than
-    ``column``; None where there are none, or rows of them are too short to be turned in registers."""
+    ``column``, of units of several elements; None where there are none, or rows of them are too short to be turned in
+    registers."""
     *outer, across = layout.axes or (RegisterAxis(1, ()),)
-    width = across.extent
+    width, rest = divmod(across.extent, unit)
     steps = ((column, 1),)
-    at = next((i for i, axis in enumerate(outer) if axis.strides == steps and axis.extent % width == 0), None)
-    if layout.inner != 1 or width * bits < _LEAST_ROW_BITS or width & (width - 1) or at is None:
+    whole = (i for i, axis in enumerate(outer) if width and axis.strides == steps and axis.extent % width == 0)
+    at = next(whole, None)
+    if layout.inner != 1 or rest or across.extent * bits < _LEAST_ROW_BITS or width & (width - 1) or at is None:
         return None
     outer[at] = RegisterAxis(outer[at].extent // width, ((column, width),))
-    lines = replace(layout, axes=(*outer, across, RegisterAxis(width, steps)))
-    return TurnedBlocks(layout, lines, width, tuple(axis.extent for axis in outer), at)
+    extents = tuple(axis.extent for axis in outer)
+    if unit == 1:
+        lines = replace(layout, axes=(*outer, across, RegisterAxis(width, steps)))
+        return TurnedBlocks(layout, lines, width, extents, at)
+    along = RegisterAxis(width, tuple((dim, stride * unit) for dim, stride in across.strides))
+    inside = RegisterAxis(unit, across.strides)
+    lines = replace(layout, axes=(*outer, along, RegisterAxis(width, steps), inside), inner=2)
+    return TurnedBlocks(layout, lines, width, extents, at, unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,17 @@ def blocks_across(layout: Layout, memory: Memory, machine: Machine) -> TurnedBlo
     if machine.lanes == 1 or memory.space != "global" or memory.dtype.stored_bits != _BYTE_BITS:
         return None
     return turned_blocks(replace(layout, inner=1), memory.contiguous_dim, _BYTE_BITS)
+
+
+def blocks_of_units(layout: Layout, memory: Memory, machine: Machine) -> TurnedBlocks | None:
+    """The blocks of a lane with vector registers whose units of several elements lie one behind the other along a dim,
+    as the rows of an operand do whose elements a step of a product takes two or four at a time."""
+    if not machine.vector_bytes or memory.arrangement is None or len(memory.arrangement.digits) < 2:
+        return None
+    across, last = memory.arrangement.digits[-2:]
+    if last.extent == 1 or (last.step, last.stride, across.step, across.stride) != (1, 1, 1, last.extent):
+        return None
+    return turned_blocks(layout, across.dim, memory.dtype.bits, last.extent)
 
 
 def stored_together(places: Sequence[Expr], elements: int) -> int:

@@ -58,7 +58,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         write_around(context.build, memory, layout, context.origin(op), masked, values, context.machine)
         return
     has_copies = memory.space == "shared" or any(one.is_(WAVE_SUM) for one in context.kernel.walk())
-    if has_copies and context.machine.concurrent_waves:
+    if op.get("awaited"):
+        context.build.add("barrier", (), ())
+    if (has_copies or op.get("awaited")) and context.machine.concurrent_waves:
         writers = first_of_equal(context.kernel, layout)
     write_fragments(context.build, memory, layout, origin, masked, values, context.machine, writers=writers)
     if any(read.get("by_unit") and read["memory"] == memory.name for read in context.kernel.walk()):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from wavespec.ir.strided import LARGEST_SIZE
 from wavespec.runtime.argument_errors import ArgumentError, ArgumentTypeError
 from wavespec.runtime.artifact import PACKED, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.overlap import extent_bytes, may_share_memory
@@ -34,9 +35,6 @@ _is_negated: Final = Tensor.is_neg
 _watchers: Final[Callable[[], int]] = torch._C._len_torch_dispatch_stack  # pyright: ignore
 _transform: Final[Callable[[], object]] = torch._C._functorch.peek_interpreter_stack  # pyright: ignore
 _jit_trace: Final[Callable[[], object]] = torch._C._get_tracing_state  # pyright: ignore
-
-LARGEST_SIZE: Final = 2**31 - 2**16
-"""Sizes travel as 32-bit integers, and kernels compute with a size plus a tile."""
 
 
 def check_inputs(

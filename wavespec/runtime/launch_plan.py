@@ -8,9 +8,8 @@ from itertools import repeat
 from math import prod
 from typing import Final
 
-from wavespec.ir.strided import offset_of, span_elements, stride_of
+from wavespec.ir.strided import LARGEST_SIZE, offset_of, span_elements, stride_of
 from wavespec.runtime.artifact import DTYPE_BYTES, KernelArtifact, TensorParameter
-from wavespec.runtime.checks import LARGEST_SIZE
 from wavespec.runtime.size_expr import evaluate, evaluate_all
 
 _SOME_WORK: Final = 16
@@ -24,7 +23,7 @@ class LaunchPlan:
 
     sizes: dict[str, int]
     constants: tuple[int, ...]
-    """Push constants: the dynamic dims, each below 2**31 (`checks.LARGEST_SIZE`), then both halves of what says where
+    """Push constants: the dynamic dims, each below 2**31 (`strided.LARGEST_SIZE`), then both halves of what says where
     elements of strided tensors are, as signed numbers of 32 bits, then the words of scalars."""
     shapes: tuple[tuple[int, ...], ...]
     """Of all tensors: inputs, then outputs."""

@@ -7,6 +7,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from wavespec.ir.strided import LARGEST_SIZE
 from wavespec.runtime.artifact import (
     DTYPE_BYTES,
     ENDED_DIMS,
@@ -15,7 +16,7 @@ from wavespec.runtime.artifact import (
     KernelArtifact,
     TensorMap,
 )
-from wavespec.runtime.checks import LARGEST_SIZE, ArgumentError
+from wavespec.runtime.checks import ArgumentError
 from wavespec.runtime.cuda_driver import CudaDriver
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.size_expr import evaluate

@@ -232,6 +232,8 @@ class _Step:
         factors = _names(value for op in product if op.is_(MMA_ASYNC) for value in op.operands[:-1])
         moved, guarded = _moved(others, factors & _names(handed))
         late = _users(others, carried | _names(value for op in moved for value in op.results), moved)
+        made_late = _names(value for op in late for value in op.results)  # of parts of a factor, all but the first
+        guarded = tuple(value for value in guarded if value.name not in made_late)
         if any(op.is_(MMA_ASYNC, MMA_COMMIT, MMA_WAIT) for op in late) or not guarded:
             return None
         kept = set(map(id, late))

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.constraints import Assume, Wave
-from wavespec.schema.language.expressions import EvaluationError, Expression
+from wavespec.schema.language.expressions import Binary, Compare, EvaluationError, Expression, Num
 from wavespec.schema.language.least_cases import Contestant, comparisons, runs
 from wavespec.schema.language.models import Case, KernelSpec
 from wavespec.schema.materialize import kernels_of
@@ -110,19 +110,33 @@ def _known(spec: KernelSpec) -> dict[str, int]:
 
 def _target_case(plain: KernelSpec, case: Case, target: str) -> TargetCase | None:
     """None where no call meets the conditions, as of a spec that gives a dim of its base one size."""
-    changed = spec_with_override(plain, case)
+    changed = spec_with_promises(plain, case)
     dims = narrowed_dims(plain.dims | plain.numbers, case.when, constant_values(changed))
     if isinstance(dims, Expression):
         return None
     narrowed = changed.model_copy(
         update={
             "dims": {name: dim for name, dim in dims.items() if name in plain.dims},
-            "constraints": (*changed.constraints, *_promises_of_numbers(changed, case.when)),
             "workloads": (),  # Those of all cases.
         }
     )
     *before, spec = kernels_of(narrowed.with_own_schedule(case.schedule is not None), one_lane=target in ONE_LANE)
     return TargetCase(case.when, spec, tuple(before), case)
+
+
+def spec_with_promises(spec: KernelSpec, case: Case) -> KernelSpec:
+    """The spec with what a case says, and assumes those of its conditions that no size of a dim can promise."""
+    changed = spec_with_override(spec, case)
+    return changed.model_copy(update={"constraints": (*changed.constraints, *_promises(changed, case.when))})
+
+
+def _is_multiple_of_dims(spec: KernelSpec, condition: Expression) -> bool:
+    """Whether it is `H % (G * 4) == 0`, of several dims."""
+    match condition:
+        case Compare(op="==", left=Binary(op="%"), right=Num(value=0)):
+            return len(spec.dims.keys() & {*condition.names()}) > 1
+        case _:
+            return False
 
 
 def _with_whole_accesses(plain: KernelSpec) -> TargetCase | None:
@@ -137,11 +151,14 @@ def _with_whole_accesses(plain: KernelSpec) -> TargetCase | None:
     return TargetCase(when, plain.model_copy(update={"dims": dims, "workloads": ()}))
 
 
-def _promises_of_numbers(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:
-    """Conditions on strides, alignments and scalars, which no dim can promise, unless the spec assumes them itself."""
+def _promises(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:
+    """Conditions on strides, alignments and scalars, which no dim can promise, and where rows are packed those that one
+    dim is a multiple of others, unless the spec assumes them itself."""
     known = [one.condition for one in spec.constraints if isinstance(one, Assume)]
+    has_packed_rows = spec.schedule is not None and bool(spec.schedule.pack)
     for condition in when:
-        if spec.numbers.keys().isdisjoint(condition.names()):
+        is_of_numbers = not spec.numbers.keys().isdisjoint(condition.names())
+        if not is_of_numbers and not (has_packed_rows and _is_multiple_of_dims(spec, condition)):
             continue
         if not are_implied([condition], known, spec.dims | spec.numbers, constant_values(spec)):
             known.append(condition)

@@ -83,12 +83,16 @@ def writing_value(
     type_: tuple[tuple[str, ...], DType],
     dims: tuple[str, ...],
     written: Formula | None = None,
+    *,
+    one_lane: bool = False,
 ) -> KernelSpec:
     """The kernel that makes a value by ``ops``, and writes it, or what ``written`` makes of it.
 
     Args:
         type_: the dims and the element type of what is written.
         dims: those of the tensor, in order.
+        one_lane: whether waves of the machine are one lane. It takes whole vectors of what has another dim side by
+            side, and turns them, where others read an element each.
     """
     own, dtype = type_
     graph: list[AnyOp] = list(cast("Sequence[AnyOp]", ops))
@@ -103,7 +107,26 @@ def writing_value(
         one: tensor.model_copy(update={"space": "global"}) for one, tensor in spec.tensors.items() if one in read
     }
     tensors[made] = Tensor(shape=dims, dtype=dtype, role="output")
-    return plain_kernel(spec, name, tensors, graph, _tiles_of_rows(dims))
+    tiles = _tiles_of_rows(dims)
+    across = _read_across(spec, ops, dims) if one_lane else {}
+    if across:
+        groups, whole = [(dim,) for dim in dims], {(dim,): dim for dim in dims}
+        (side,) = set(across.values())
+        tiles = _tiles_of_turn(groups, _sides_of_turn(spec, (side,), groups[-1], one_lane=True), whole)
+        tensors |= {one: tensors[one].model_copy(update={"space": "shared"}) for one in across}
+    return plain_kernel(spec, name, tensors, graph, tiles)
+
+
+def _read_across(spec: KernelSpec, ops: Sequence[ValueOp], dims: tuple[str, ...]) -> dict[str, str]:
+    """The tensors that have another dim side by side than ``dims``, whose last one they have too, and that dim; none
+    where these are several dims."""
+    found: dict[str, str] = {}
+    for op in ops:
+        if isinstance(op, Read) and not op.at:
+            shape = spec.tensors[op.tensor].shape
+            if shape[-1] != dims[-1] and {shape[-1], dims[-1]} <= {*shape} & {*dims}:
+                found[op.tensor] = shape[-1]
+    return found if len({*found.values()}) == 1 else {}
 
 
 def writing_input(spec: KernelSpec, name: str, dims: tuple[str, ...], *, one_lane: bool = False) -> KernelSpec:

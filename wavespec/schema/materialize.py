@@ -92,9 +92,8 @@ def kernels_of(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec,
             kernel = writing_input(spec, name, dims, one_lane=one_lane)
         else:
             found[name].check_dims(values[name].dims)
-            kernel = writing_value(
-                spec, name, values[name].ops, (values[name].dims, values[name].dtype), dims, values[name].written
-            )
+            type_ = (values[name].dims, values[name].dtype)
+            kernel = writing_value(spec, name, values[name].ops, type_, dims, values[name].written, one_lane=one_lane)
         span = schedule.key_span_of("materialize", name)
         kernel.was_written_at({(): Position(span)} if span else {})
         kernels.append(kernel)

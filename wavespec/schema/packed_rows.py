@@ -2,6 +2,7 @@
 
 `pack: {M: [H, G]}`: H // G neighbours along H share what is read along G, as the heads of a group share its keys.  Rows
 of tiles are then the elements of M for all of these neighbours, and the grid counts the elements of G in place of H.
+Where there is no M, the rows are these neighbours themselves: `pack: {H: [H, G]}` (`rows_of_groups.py`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Assume, Tiling, Wave, Workgroup
 from wavespec.schema.language.expression_parser import parse_expression
-from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.index_parser import parse_index
-from wavespec.schema.language.models import Dim, KernelSpec
+from wavespec.schema.language.models import Dim, KernelSpec, Schedule
 from wavespec.schema.made_kernels import free_name
 from wavespec.schema.ops import (
     Bitcast,
@@ -35,7 +36,9 @@ from wavespec.schema.ops import (
 )
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.packing import Packing
+from wavespec.schema.rows_of_groups import OwnRows
 from wavespec.schema.rows_of_neighbours import Neighbours, obstacles_of_neighbours
+from wavespec.schema.tiled_loops import SOME_TILE, with_tiled_loops
 
 _TAKEN: Final = (Bitcast, Cast, Formula, Index, Iterate, Mma, Read, Reduce, Register, Size, Write, *ELEMENTWISE)
 """What a graph with packed rows may have."""
@@ -61,8 +64,44 @@ def packed(spec: KernelSpec) -> KernelSpec:
     found = _obstacles(spec, rows, of, shared) if isinstance(shared, str) else _of_count(spec, rows, of, shared)
     for why, hint in found:
         raise PackNotPossible(schedule.where_key("pack", rows), rows, why, hint)
-    packing = _Groups(spec, rows, of, shared) if isinstance(shared, str) else Neighbours(spec, rows, of, shared)
-    return packing.spec_of_rows(schedule)
+    if not isinstance(shared, str):
+        return Neighbours(spec, rows, of, shared).spec_of_rows(schedule)
+    if rows != of:
+        return _Groups(spec, rows, of, shared).spec_of_rows(schedule)
+    made = _own_rows(spec, of, shared).spec_of_rows(schedule)
+    if any(every(Mma, spec.graph)) or not any(every(Mma, made.graph)):
+        why = f"lanes sum no products of what neighbours share along {quote(shared)}"
+        raise PackNotPossible(schedule.where_key("pack", rows), rows, why, "Write 'pack: {ROWS: [HEADS, GROUPS]}'.")
+    return made
+
+
+def with_rows_of_groups(spec: KernelSpec, of: str) -> tuple[str, str, KernelSpec] | None:
+    """For a spec without tiles: a dim whose elements neighbours along ``of`` share in what is read, the dim of these
+    neighbours, and the spec whose rows they are; nothing where such have no products of matrices.
+    """
+    own, spec = spec.constraints, with_tiled_loops(spec)
+    grid = Workgroup(dim=of, tile=Num(SOME_TILE), axis=0)
+    for read in every(Read, spec.graph):
+        for shared, place in read.at.items():
+            if str(place) not in _groups(of, shared):
+                continue
+            known = (*spec.constraints, grid, Assume(condition=parse_expression(f"{of} % {shared} == 0")))
+            tiled = spec.model_copy(update={"constraints": known})
+            if any(_obstacles(tiled, of, of, shared)):
+                continue
+            packing = _own_rows(tiled, of, shared)
+            try:
+                made = packing.spec_of_rows(Schedule())
+            except WavespecError:  # what lanes made has its dims in another order
+                continue
+            if any(every(Mma, made.graph)):
+                return shared, packing.packed, made.model_copy(update={"constraints": own, "schedule": None})
+    return None
+
+
+def _own_rows(spec: KernelSpec, of: str, shared: str) -> OwnRows:
+    groups = _groups(of, shared)
+    return OwnRows(spec, of, shared, lambda place: str(place) in groups)
 
 
 def shared_by(spec: KernelSpec, rows: str, of: str) -> str:
@@ -89,8 +128,8 @@ def _obstacles(spec: KernelSpec, rows: str, of: str, shared: str) -> Iterator[tu
         if dim not in spec.dims or not dim.isidentifier():
             yield f"{quote(dim)} is no dim of the spec", "Write 'pack: {ROWS: [HEADS, GROUPS]}', of dims with names."
             return
-    if len({rows, of, shared}) < len((rows, of, shared)):
-        yield "it takes three dims", "Write 'pack: {ROWS: [HEADS, GROUPS]}'."
+    if shared in (rows, of):
+        yield "it takes another dim that they share", "Write 'pack: {ROWS: [HEADS, GROUPS]}'."
         return
     whole = f"{of} % {shared} == 0"
     if whole not in [str(one.condition) for one in spec.constraints if isinstance(one, Assume)]:
@@ -115,10 +154,11 @@ def _of_count(spec: KernelSpec, rows: str, of: str, count: int) -> Iterator[tupl
 
 def _of_any(spec: KernelSpec, rows: str, of: str, taken: tuple[type, ...]) -> Iterator[tuple[str, str]]:
     grid = {one.dim: one for one in spec.constraints if isinstance(one, Workgroup)}
-    if rows not in grid or of not in grid or str(grid[of].tile) != "1":
+    if rows not in grid or of not in grid or (rows != of and str(grid[of].tile) != "1"):
         yield f"the grid does not count {quote(of)} one by one, beside tiles of the rows", _LEAVE_OUT
     for one in spec.constraints:
-        if (isinstance(one, Tiling) and one.dim in (rows, of)) or (isinstance(one, Wave) and one.dim == of):
+        others = (rows, of) if isinstance(one, Tiling) else (of,) if isinstance(one, Wave) and of != rows else ()
+        if isinstance(one, Tiling | Wave) and one.dim in others:
             yield f"{quote(one.dim)} is split in another way, too", _LEAVE_OUT
     for op in walk(spec.graph):
         if not isinstance(op, taken) or (isinstance(op, Write) and op.combine):

@@ -29,6 +29,7 @@ from wavespec.schema.ops import (
     every,
 )
 from wavespec.schema.ops.elementwise import ELEMENTWISE
+from wavespec.schema.parts_of_scaled_sums import PartsOfScaledSums, has_scaled_sums
 
 _ALONG = (Read, Formula, Cast, Bitcast, Register, Size, Reduce, Topk, Scan, Write, *ELEMENTWISE)
 """What a step may do of which each workgroup has a part."""
@@ -59,9 +60,14 @@ def parted(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec, Ker
     for why, hint in _obstacles(spec, schedule, dim):
         raise PartsNotPossible(schedule.where_key("parts", dim), dim, why, hint)
     (loop,) = (op for op in spec.graph if isinstance(op, Iterate) and op.dim == dim)
+    span = schedule.key_span_of("parts", dim)
+    if has_scaled_sums(spec, dim):
+        scaled = PartsOfScaledSums(spec, dim, count)
+        before = scaled.reducing()
+        before.was_written_at({(): Position(span)} if span else {})
+        return before, scaled.joining()
     kernels = KernelsOfParts(spec, dim, count, loop, by_bounds=one_lane)
     before = kernels.reducing()
-    span = schedule.key_span_of("parts", dim)
     before.was_written_at({(): Position(span)} if span else {})
     return before, kernels.walking(before) if any(every(Write, loop.body)) else kernels.joining(before)
 
@@ -92,7 +98,8 @@ def _obstacles(spec: KernelSpec, schedule: Schedule, dim: str) -> Iterator[tuple
         yield f"{quote(loop.name)} writes, and its results are used as well", _LEAVE_OUT
     if free_axis(spec.constraints) >= _MOST_AXES:
         yield "all axes of the grid are taken", "Let two dims share one."
-    yield from _in_body(spec, loop)
+    if not has_scaled_sums(spec, dim):
+        yield from _in_body(spec, loop)
 
 
 def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:

@@ -36,7 +36,7 @@ def obstacles_of_neighbours(spec: KernelSpec, rows: str, of: str, count: int) ->
         wholes = [f"{of} % ({group} * {count}) == 0", f"{of} % ({count} * {group}) == 0"]
         if not any(str(parse_expression(whole)) in known for whole in wholes):
             why = f"{count} neighbours may read different elements of '{group}'"
-            yield why, f"Add {{assume: {wholes[0]}}} to 'constraints', and the condition to those of the case."
+            yield why, f"Add '{wholes[0]}' to the conditions of the case."
     if _rows_of_wave(spec, rows) % count:
         yield f"a wave has no multiple of {count} rows", "Let waves have more rows, or tiles fewer neighbours."
 

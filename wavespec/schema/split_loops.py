@@ -52,14 +52,14 @@ def may_be_split(
     shapes = {frozenset(types[name].dims) - {*alone} for name in loop.carry}
     if not {frozenset(tiled)} <= shapes <= {frozenset(tiled), frozenset(tiled[:1])}:
         return False
-    carried = _Carried(loop, ops, types)
+    carried = Carried(loop, ops, types)
     # Workgroups have some rows each behind the loop; of products alone, some columns where these are further apart.
     shared = {*tiled[:1]} if carried.found else {*tiled}
     along = [op for op in ops if isinstance(op, _ALONG)]
     return carried.are_joined() and not any(shared & {*words_of(op), *getattr(op, "at", ())} for op in along)
 
 
-class _Carried:
+class Carried:
     """What each step of a loop makes of what it carries. A carried name means what a step starts from until it is made
     anew; that has the name with a mark."""
 
@@ -78,6 +78,8 @@ class _Carried:
             self.of[key] = frozenset[str]().union(*(self.of.get(word, frozenset()) for word in self.used[key]))
             now[name] = key
         self.uses = [word for words in self.used.values() for word in words]
+        self.factors: dict[str, str] = {}
+        """By sum that a step scales, what it multiplies that by."""
         self.found = {name: found for name in loop.carry if (found := self._extreme(name))}
 
     def are_joined(self) -> bool:
@@ -117,7 +119,9 @@ class _Carried:
             chain.append(key)
             (key,) = within
             if isinstance(op, ELEMENTWISE) and op.word == "mul":
-                return key == name and self.uses.count(name) == 1 and len(others) == 1 and self._scales(others[0])
+                is_scaled = key == name and self.uses.count(name) == 1 and len(others) == 1 and self._scales(others[0])
+                self.factors |= {name: others[0]} if is_scaled else {}
+                return is_scaled
             if not (self._adds_product(op, used, key) or self._adds_own(op, others)):
                 return False
         products = [one for one in chain if isinstance(self.made[one], Mma)]

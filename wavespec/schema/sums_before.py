@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final, cast
 
 from wavespec.schema.checking.check_graph import plain_graph
@@ -34,8 +35,8 @@ _FEW: Final = 64
 _OF_PRODUCT: Final = {"rows": 64, "steps": 128, "stages": 5, "split": 4}
 """Tiles of a product of few columns beside one with waves that only copy: that of a table of plans for few tiles, whose
 steps workgroups share out."""
-_BY_LANES: Final = {"rows": 16, "steps": 64}
-"""The same beside others, whose machines may have no such waves."""
+_ROWS_BY_LANES: Final = 64
+"""The same beside others, whose machines may have no such waves: a step is one of theirs."""
 _LEAST_COLUMNS: Final = 16
 LAST_AXIS: Final = 4
 """Of a grid."""
@@ -80,14 +81,14 @@ def products_beside(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
 
 def _few_columns(spec: KernelSpec, types: Mapping[str, ValueType], op: Mma) -> tuple[str, ...]:
     """The columns that an operand gives a product beside the rows of the other one, where they are few whatever a call
-    says; else none."""
-    own = types[op.acc].dims
+    says; else none. Where those of both are few, the fewer ones."""
+    own, found = types[op.acc].dims, dict[tuple[str, ...], int]()
     for operand in (op.lhs, op.rhs):
         columns = tuple(dim for dim in types[operand].dims if dim in own)
-        sizes = [spec.dims[dim].value or spec.dims[dim].max for dim in columns]
-        if 0 < len(columns) < len(own) and all(size is not None and size <= _FEW for size in sizes):
-            return columns
-    return ()
+        sizes = [spec.dims[dim].value or spec.dims[dim].max or _FEW + 1 for dim in columns]
+        if 0 < len(columns) < len(own) and all(size <= _FEW for size in sizes):
+            found[columns] = prod(sizes)
+    return min(found, key=lambda columns: found[columns], default=())
 
 
 def sums_that_can_be_made(spec: KernelSpec, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -200,20 +201,23 @@ def _product(
     """The kernel with a product of few columns; ``own``: its dims, of which one is that of these."""
     waves, (product,) = spec.schedule and spec.schedule.waves, every(Mma, one.body)
     copies = waves is not None and waves.producers > 0
-    sizes, types = _OF_PRODUCT if copies else _BY_LANES, plain_graph(spec)[1]
-    columns = _few_columns(spec, types, product)
+    columns = _few_columns(spec, plain_graph(spec)[1], product)
     *outer, row = (dim for dim in own if dim not in columns)
-    tiles: list[AnyConstraint] = [Workgroup(dim=row, tile=_number(sizes["rows"]), axis=0)]
+    rows = _OF_PRODUCT["rows"] if copies else _ROWS_BY_LANES
+    tiles: list[AnyConstraint] = [Workgroup(dim=row, tile=_number(rows), axis=0)]
     for axis, dim in enumerate((*columns, *outer), 1):
         size = max(_LEAST_COLUMNS, spec.dims[dim].value or spec.dims[dim].max or 1) if dim in columns else 1
         tiles.append(Workgroup(dim=dim, tile=_number(size), axis=min(axis, LAST_AXIS)))
-    tiles.append(Tiling(dim=one.loop.dim, tile=_number(sizes["steps"])))
     if not copies:
-        return plain_kernel(spec, one.name, tensors, graph, tiles)
+        tiles += [each for each in spec.constraints if isinstance(each, Tiling) and each.dim == one.loop.dim]
+        return plain_kernel(spec, one.name, tensors, graph, tiles).model_copy(update={"params": spec.params})
+    tiles.append(Tiling(dim=one.loop.dim, tile=_number(_OF_PRODUCT["steps"])))
     read = {op.tensor for op in every(Read, one.body) if op.name in (product.lhs, product.rhs)}
     staged = {name: tensor.model_copy(update={"space": "shared"}) for name, tensor in tensors.items() if name in read}
     schedule = Schedule(
-        stages=sizes["stages"], waves=WaveSchedule(producers=1), workgroups=WorkgroupSchedule(split=sizes["split"])
+        stages=_OF_PRODUCT["stages"],
+        waves=WaveSchedule(producers=1),
+        workgroups=WorkgroupSchedule(split=_OF_PRODUCT["split"]),
     )
     kernel = plain_kernel(spec, one.name, {**tensors, **staged}, graph, [*tiles, Wave(dim=row, tile=_number(64))])
     return kernel.model_copy(update={"schedule": schedule}).with_own_schedule(True)

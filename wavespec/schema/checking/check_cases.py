@@ -65,7 +65,7 @@ def check_cases(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
     for settings in spec.targets.values():
         sound: list[_Valued] = []
         if is_whole:
-            yield from _choices(settings.cases)
+            yield from _choices(spec, settings.cases)
         for case, choice in zip(settings.cases, runs(settings.cases), strict=True):
             if errors := list(_conditions(spec, case, broken)):
                 yield from errors
@@ -94,10 +94,12 @@ class _Valued(NamedTuple):
     conditions: Conditions | None
 
 
-def _choices(cases: Sequence[Case]) -> Iterator[WavespecError]:
+def _choices(spec: KernelSpec, cases: Sequence[Case]) -> Iterator[WavespecError]:
     for choice in choices(cases):
         if len(choice) == 1:
-            yield LeastOfOne(choice[0].where_key("least"))
+            where = choice[0].where_key("least")
+            if not (isinstance(where, Span) and is_inherited(spec, where)):  # its neighbours may be left out here
+                yield LeastOfOne(where)
         elif len(choice) > MOST_COMPARED:
             yield LongChoice(choice[MOST_COMPARED].where("when"), len(choice))
 

@@ -51,7 +51,10 @@ class WrittenTwice(WavespecError, code="written-twice"):
         super().__init__(
             where,
             f"{quote(tensor)} is written already; every output is written once.",
-            hints=["Delete one of the writes, or give the second value an output of its own."],
+            hints=[
+                "Delete one of the writes, make one value of both ('where(index(N) < ..., one, other)'), or give the "
+                "second one an output of its own."
+            ],
             related=[Related(first, "first")] if first else [],
         )
 

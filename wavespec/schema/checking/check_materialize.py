@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wavespec.diagnostics import WavespecError
+from wavespec.schema.cases import spec_with_promises
 from wavespec.schema.language.models import KernelSpec, Schedule
 from wavespec.schema.materialize import CannotMaterialize, kernels_of
 from wavespec.schema.packed_rows import PackNotPossible
@@ -24,7 +25,7 @@ def check_materialize(spec: KernelSpec) -> Iterator[WavespecError]:
         for case in settings.cases:
             if case.schedule is not None and (case.schedule.materialize or case.schedule.parts or case.schedule.pack):
                 try:
-                    kernels_of(spec_with_override(whole, case))
+                    kernels_of(spec_with_promises(whole, case))
                 except WavespecError as error:
                     yield error
 

@@ -89,7 +89,8 @@ def _of_turns(schedule: Schedule) -> Iterator[_Found]:
 
 
 def _of_producers(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Found]:
-    has_product = any(any(every(Mma, one.graph)) for one in kernels)
+    makes_products = any(rows == of for rows, (of, _) in schedule.pack.items())  # or it is refused
+    has_product = makes_products or any(any(every(Mma, one.graph)) for one in kernels)
     if schedule.waves is not None and schedule.waves.producers and not has_product:
         why = "waves that only copy fill shared memory for matrix products, and the graph has none"
         yield ("waves", "producers"), why, "Leave it out."

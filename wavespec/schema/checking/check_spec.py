@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from wavespec.diagnostics import Diagnostic, Related, Span, WavespecError, Where, in_order, listing, quote
+from wavespec.ir.strided import LARGEST_SIZE
 from wavespec.schema.checking.check_assumptions import check_assumptions
 from wavespec.schema.checking.check_cases import check_cases
 from wavespec.schema.checking.check_constraints import PlaceOutsideGraph, check_constraints, check_tilings
@@ -69,6 +70,7 @@ class UnboundDim(WavespecError, code="unbound-dim"):
             f"No input has the dim {quote(dim)}, so a call cannot tell its size.",
             hints=[
                 f"Give it one size ({dim}: {{value: ...}}), say what it follows from ({dim}: {{equals: ...}}), "
+                f"as of a scalar of integers ({dim}: {{equals: count}}, 'scalars: {{count: {{dtype: i32}}}}'), "
                 "or delete it."
             ],
         )
@@ -200,6 +202,9 @@ def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
         if dim.max is not None and dim.max < dim.min:
             message = f"{quote(name)} is at least {dim.min} and at most {dim.max}: no size fits."
             yield ContradictoryDim(spec.where("dims", name, "max"), message)
+        elif dim.min > LARGEST_SIZE:
+            message = f"{quote(name)} is at least {dim.min}; the largest size of a dim is {LARGEST_SIZE}."
+            yield ContradictoryDim(spec.where("dims", name, "min"), message)
         elif dim.value is not None and (problem := size_problem(dim, dim.value)):
             yield ContradictoryDim(spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}.")
         elif dim.value is not None and dim.equals is not None and spec.has_own_schedule is None:
@@ -322,7 +327,7 @@ def size_problem(dim: Dim, size: int) -> str | None:
         return f"less than its smallest size {dim.min}"
     if dim.max is not None and size > dim.max:
         return f"more than its largest size {dim.max}"
-    return None
+    return f"more than the largest size of a dim, {LARGEST_SIZE}" if size > LARGEST_SIZE else None
 
 
 def _bindings(spec: KernelSpec) -> Iterator[WavespecError]:

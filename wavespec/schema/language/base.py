@@ -24,9 +24,8 @@ class Position:
 class SpecModel(BaseModel):
     """A frozen part of a spec. Positions count for nothing in equality and dumps."""
 
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
-    )
+    # Validators are built when a model is first validated: no process meets all of the 170 models.
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True, ser_json_inf_nan="constants")
 
     _positions: Mapping[Path, Position] = PrivateAttr(default_factory=dict[Path, Position])
 

@@ -237,13 +237,16 @@ class Schedule(SpecModel):
     )
     """Parts of a dim that a kernel before this one reduces, each by workgroups of its own, to memory of the call:
     `{N: 128}`; this one joins what they have found. For a case of few results of very many elements, which the
-    workgroups of a `split` are too few for."""
+    workgroups of a `split` are too few for. The loop carries reductions, or products and sums relative to extremes that
+    it carries as well, as attention does."""
     pack: Annotated[dict[DimName, tuple[DimName, DimName | _Neighbours]], Field(max_length=1)] = Field(
         default_factory=dict[DimName, tuple[DimName, DimName | int]], exclude_if=lambda value: not value
     )
     """Rows of tiles: `{M: [H, G]}` are the elements of M for all the H // G neighbours along H that share what is read
     along G, which is so read once for them. For a case of few elements of M. `{M: [H, 4]}` are those for four
-    neighbours along H, as many of each in a wave, in the order of M: for tiles that end where values say."""
+    neighbours along H, as many of each in a wave, in the order of M: for tiles that end where values say. Of a
+    spec without M `{H: [H, G]}` are the neighbours themselves, and what lanes would multiply and add up for each of
+    them is a product of matrices."""
 
 
 class TensorOverride(SpecModel):

@@ -187,7 +187,4 @@ def op_of_row(base: type[AnOp], word: str, doc: str, module: str) -> type[AnOp]:
     """The model of an op that a row of a table tells from others like it; ``module``: where it is at home."""
     name = "".join(part.capitalize() for part in word.split("_"))
     fields: dict[str, Any] = {"op": (Literal[word], word)}
-    # Pydantic would look for its docstrings in the source of every caller, in each of which it goes through all modules
-    # that are imported: of torch, for seconds.
-    config = {"use_attribute_docstrings": False}
-    return create_model(name, __base__=base, __doc__=doc, __module__=module, __cls_kwargs__=config, **fields)
+    return create_model(name, __base__=base, __doc__=doc, __module__=module, **fields)

@@ -11,14 +11,16 @@ from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.models import Dim, KernelSpec, Schedule
 from wavespec.schema.materialize import laid_out_anew, may_be_laid_out
 from wavespec.schema.ops import Iterate, every
+from wavespec.schema.packed_rows import with_rows_of_groups
 from wavespec.schema.plans.decoded import held_by_steps
-from wavespec.schema.plans.graph_roles import GraphRoles, with_tiled_loops
+from wavespec.schema.plans.graph_roles import GraphRoles
 from wavespec.schema.plans.roles import Roles
 from wavespec.schema.plans.values_of_rows import MOST_WORDS
 from wavespec.schema.plans.vectors import in_vectors
 from wavespec.schema.products_before import product_alone, product_that_can_be_made
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.sums_before import products_beside, sums_beside, with_sums_before
+from wavespec.schema.tiled_loops import with_tiled_loops
 from wavespec.targets.names import WIDEST_BITS
 
 _BYTE_BITS = 8
@@ -45,6 +47,7 @@ def roles_of(spec: KernelSpec) -> Roles | None:
         along_steps=_along_steps(spec, roles),
         product_before=_product_before(spec, roles),
         vectors=in_vectors(spec, graph, types, roles),
+        grouped=_grouped(spec, roles),
         held=held_by_steps(graph, types) if roles.kind == "attention" and not roles.steps else {},
     )
 
@@ -87,6 +90,23 @@ def _product_before(spec: KernelSpec, roles: Roles) -> Roles | None:
     apart = {found.name: (*found.rows, *found.whole)}
     rest = roles_of(product_alone(tiled, apart).model_copy(update={"constraints": (), "schedule": None}))
     return rest and replace(rest, apart=apart, row_words=roles.row_words, with_sums=None, along_steps=None)
+
+
+def _grouped(spec: KernelSpec, roles: Roles) -> tuple[KernelSpec, Roles] | None:
+    """A spec whose rows are neighbours that share what is read, and its roles, where that has products which go into
+    others."""
+    if roles.products or not roles.steps or roles.ordered:
+        return None
+    for dim in filter(None, (*roles.alone, roles.rows, roles.columns)):
+        if (found := with_rows_of_groups(spec, dim)) is None:
+            continue
+        shared, rows, made = found
+        inner = roles_of(made)
+        if inner is not None and inner.kind == "attention" and inner.rows == rows and not inner.decoded:
+            own = {name: one.equals for name, one in made.dims.items() if name not in spec.dims}
+            following = {name: str(size) for name, size in own.items() if size is not None}
+            return made, replace(inner, neighbours=(dim, shared), following=following)
+    return None
 
 
 def _along_steps(spec: KernelSpec, roles: Roles) -> Roles | None:

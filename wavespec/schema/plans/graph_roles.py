@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
 from wavespec.schema.joined_dims import joined_dims, summed_dims
-from wavespec.schema.language.constraints import Tiling, Workgroup
+from wavespec.schema.language.constraints import Workgroup
 from wavespec.schema.language.expressions import Expression, Name, Num
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.made_kernels import words_of
@@ -42,12 +42,13 @@ from wavespec.schema.plans.decoded import (
     lies_across,
     reads_of,
 )
-from wavespec.schema.plans.places import are_looked_up, indices_in, sharing_places, staged_as
+from wavespec.schema.plans.places import are_looked_up, divisors, indices_in, sharing_places, staged_as
 from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.values_of_rows import counted_dims, row_words
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.split_loops import may_be_split
+from wavespec.schema.tiled_loops import SOME_TILE, with_tiled_loops
 
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
 """Fields of loops and branches."""
@@ -61,15 +62,6 @@ _SHORT = 4
 """Elements of a dim that is not worth tiles of its own."""
 _NARROW = 16
 """Columns of a product that take few registers beside those of others."""
-_SOME_TILE = 64
-"""Of dims whose tiles are not known yet."""
-
-
-def with_tiled_loops(spec: KernelSpec) -> KernelSpec:
-    """The spec with tiles of some size along loops: enough for the types of values, and for what checks have to say."""
-    loops = dict.fromkeys(op.dim for op in every(Iterate, spec.graph))
-    tilings = [Tiling(dim=dim, tile=Num(_SOME_TILE)) for dim in loops if dim in spec.dims]
-    return spec.model_copy(update={"constraints": (*spec.constraints, *tilings)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +148,7 @@ class GraphRoles:
             whole=whole,
             along=self._are_along(whole),
             looked_up=bool(shared),
+            divisors=divisors(every(Read, self.ops), {"rows": rows, "columns": columns}) if kind == "elements" else {},
             operands=self._tensors_across(across) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),
@@ -220,7 +213,7 @@ class GraphRoles:
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
             bits=self._bits(operands),
-            products=len({op.acc for op in beside or looped}),
+            products=len(_started(beside or looped)),
             narrow=len(looped) - len(beside or looped),
             joined=joined,
             behind=bool(within) and len(products) > len(within),
@@ -332,7 +325,7 @@ class GraphRoles:
     def _heads(self, rows: str, alone: Sequence[str]) -> tuple[str, str] | None:
         if not rows:
             return None
-        grid = [Workgroup(dim=dim, tile=Num(_SOME_TILE if dim == rows else 1), axis=0) for dim in (rows, *alone)]
+        grid = [Workgroup(dim=dim, tile=Num(SOME_TILE if dim == rows else 1), axis=0) for dim in (rows, *alone)]
         spec = with_tiled_loops(self.spec)
         spec = spec.model_copy(update={"constraints": (*spec.constraints, *grid)})
         return next(((dim, shared) for dim in alone if (shared := shared_by(spec, rows, dim))), None)
@@ -441,3 +434,8 @@ class GraphRoles:
 
     def _typed(self, name: str) -> tuple[tuple[str, ...], int]:
         return self.types[name].dims, max(DTYPES[self.types[name].dtype].bits, 8)
+
+
+def _started(products: Sequence[Mma]) -> set[str]:
+    """What products add to, but for those that go on from the sums of one before them."""
+    return {op.acc for at, op in enumerate(products) if op.acc not in {one.name for one in products[:at]}}

@@ -19,6 +19,7 @@ from wavespec.schema.ops import (
     Bitcast,
     Cast,
     Formula,
+    Index,
     Iterate,
     Mma,
     Op,
@@ -31,10 +32,10 @@ from wavespec.schema.ops import (
     every,
     walk,
 )
-from wavespec.schema.plans.graph_roles import with_tiled_loops
+from wavespec.schema.tiled_loops import with_tiled_loops
 
 _ELEMENTS = (*ELEMENTWISE, Bitcast, Cast, Formula)
-_KNOWN = (*_ELEMENTS, Iterate, Mma, Read, Reduce, Register, Write)
+_KNOWN = (*_ELEMENTS, Index, Iterate, Mma, Read, Reduce, Register, Write)
 """What a dim can be renamed in."""
 _SUMMED = "summed by "
 
@@ -123,7 +124,8 @@ class _Uses:
 
     def _is_elsewhere(self) -> bool:
         """Whether something speaks of the dim that is not renamed."""
-        if any(not isinstance(op, _KNOWN) or (isinstance(op, Iterate) and op.dim == self.dim) for op in self.ops):
+        of_dim = [op for op in self.ops if isinstance(op, Index | Iterate) and op.dim == self.dim]
+        if of_dim or any(not isinstance(op, _KNOWN) for op in self.ops):
             return True
         mapped = (op for op in self.ops if isinstance(op, Read | Write))
         return any(self.dim in op.at or self.dim in _names(op.at.values()) for op in mapped)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from wavespec.schema.language.expressions import Call, Expression, Name
+from wavespec.schema.language.expressions import Binary, Call, Expression, Name
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.ops import Read, ValueType
 
@@ -28,6 +28,26 @@ def sharing_places(
             if found := next(shared, ""):
                 return found
     return ""
+
+
+def divisors(reads: Iterable[Read], sides: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """By the name of a side: dims whose sizes take places along it apart, ``Q`` of ``N // size(Q)`` and
+    ``(N + 3) % size(Q)``; none where anything else does."""
+    places = [one for read in reads for place in read.at.values() for one in place.walk()]
+    divided = [one for one in places if isinstance(one, Binary) and one.op in ("//", "%")]
+    return {side: _sizes(one.right for one in divided if dim in indices_in(one.left)) for side, dim in sides.items()}
+
+
+def _sizes(asked: Iterable[Expression]) -> tuple[str, ...]:
+    """The dims whose sizes are asked for; none where something else is asked for, too."""
+    found = dict[str, None]()
+    for one in asked:
+        match one:
+            case Call("size", (Name(dim),)):
+                found[dim] = None
+            case _:
+                return ()
+    return (*found,)
 
 
 def staged_as(read: Read) -> tuple[str, str]:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, product
 from math import prod
-from typing import Any
-
-import yaml
+from typing import Any, NamedTuple
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
@@ -28,15 +24,18 @@ from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Case, KernelSpec, Space, TargetOverride
 from wavespec.schema.materialize import laid_out_anew
-from wavespec.schema.ops import Iterate, Mma, every
+from wavespec.schema.ops import Iterate, every
+from wavespec.schema.plans.facts import OPEN, words_of_tables
 from wavespec.schema.plans.find_roles import roles_of
-from wavespec.schema.plans.graph_roles import with_tiled_loops
+from wavespec.schema.plans.groups import asked_of_groups, override_of_groups
 from wavespec.schema.plans.own_columns import with_own_columns
 from wavespec.schema.plans.roles import Roles
+from wavespec.schema.plans.tables import OF_TARGET, Table, table_of
 from wavespec.schema.plans.tiles import Tiles, has_producers, takes_columns_for_rows, tiles_of
 from wavespec.schema.products_before import product_alone
 from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
+from wavespec.schema.tiled_loops import with_tiled_loops
 from wavespec.schema.whole_accesses import whole_accesses
 from wavespec.targets.names import WIDEST_BITS
 
@@ -44,13 +43,11 @@ _Entry = Mapping[str, Any]
 _SPLITS = (Workgroup, Tiling, Wave, Device)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _WINDOW = re.compile(r"\bwindow\b")
+_HAS_ROWS = "whole > 2"
 _LAST_AXIS = 4
 _WORD_BITS = 32
-_OPEN = (None, "auto")
 _PARTS_IN_A_STEP = 128
 """Of a dim that kernels before join part by part: as many are joined at a time."""
-_ALONG_ANY = 16
-"""Bits of elements that matrix units read themselves along any dim; of fewer bits, along steps."""
 
 
 def planned(spec: KernelSpec) -> KernelSpec:
@@ -73,28 +70,30 @@ def _needs_tiles(spec: KernelSpec) -> bool:
     return any(spec.dims[dim].value is None for dim in named) or any(every(Iterate, spec.graph))
 
 
-@cache
-def _tables() -> Mapping[str, Mapping[str, _Entry]]:
-    return yaml.safe_load((resources.files("wavespec.schema.plans") / "plans.yaml").read_text(encoding="utf-8"))
+class _Taken(NamedTuple):
+    """An entry that some call takes."""
+
+    when: tuple[Expression, ...]
+    least: Expression | None
+    plan: _Plan
+    entry: _Entry
 
 
-def _each(cases: Iterable[_Entry]) -> Iterator[_Entry]:
-    """Entries for rows that start anywhere as well are two, and so are those for rows of others than operands."""
-    for entry in cases:
-        if entry.get("aligned") == "either":
-            yield {**entry, "aligned": "all"}
-            yield {name: one for name, one in entry.items() if name != "aligned"}
-        elif entry.get("aligned") == "most":
-            yield {**entry, "aligned": "all"}
-            yield {**entry, "aligned": "operands"}
-        else:
-            yield entry
+def _with_choices(taken: Sequence[_Taken]) -> Iterator[_Taken]:
+    """These, with nothing to compare where a choice is of one."""
+    for is_choice, run in groupby(taken, lambda one: one.least is not None):
+        members = [*run]
+        yield from members if not is_choice or len(members) > 1 else (members[0]._replace(least=None),)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    """A kernel and what its dims are for, or are where kernels of their own make something first."""
+
     spec: KernelSpec
     roles: Roles
+    facts: dict[str, str] = field(default_factory=dict[str, str], compare=False)
+    """What names of the tables mean, once something has asked."""
 
     def spec_with_tiles(self) -> KernelSpec:
         targets = {name: self._with_pairs(name)._on(name) for name in targets_of(self.spec)}
@@ -106,12 +105,14 @@ class _Plan:
     def _with_pairs(self, target: str) -> _Plan:
         """That with two sides, where the table has tiles of such for a target."""
         pairs = self.roles.pairs
-        return self if pairs is None or target not in _tables()["pairs"] else replace(self, roles=pairs)
+        return self if pairs is None or table_of("pairs", target) is None else _Plan(self.spec, pairs)
 
     def _on(self, target: str) -> TargetOverride:
         """What the table has for a target, and over it what the spec says of it, or of all targets."""
-        table, own = _tables()[self.roles.kind][target], override_of(self.spec, target)
-        limits: _Entry = _tables()["limits"][target]
+        table, own = table_of(self.roles.kind, target), override_of(self.spec, target)
+        assert table is not None
+        of_groups = self.roles.grouped and table_of(self.roles.grouped[1].kind, target)
+        table = replace(table, grouped=of_groups.grouped if of_groups else ())
         schedule = (own and own.schedule) or self.spec.schedule
         said = {} if own is None else {name: getattr(own, name) for name in own.model_fields_set}
         said |= {"schedule": schedule} if schedule else {}
@@ -119,80 +120,109 @@ class _Plan:
         candidates = (
             (plan, one)
             for plan, entry in self._candidates(table, with_cases=with_cases)
-            for one in plan._shared_out(entry, limits)
+            for one in plan._shared_out(entry, table)
         )
-        *few, (_, _, rest) = self._taken(candidates, table, limits)
-        override = TargetOverride.model_validate(self._override(rest, limits))
+        taken = [*self._taken(candidates, table)]
+        rest = taken[-1].entry
+        few = taken if taken[-1].least is not None else taken[:-1]
+        override = TargetOverride.model_validate(self._override(rest, table))
         none: dict[str, Any] = {"schedule": {}} if override.schedule else {}  # without one a case has its target's
         cases = (
-            Case.model_validate({"when": when, **none, **plan._override(entry, limits)}) for when, plan, entry in few
+            Case.model_validate({"when": one.when, "least": one.least, **none, **one.plan._override(one.entry, table)})
+            for one in _with_choices(few)
         )
         both = {name: {**getattr(override, name), **said[name]} for name in ("params", "tensors") if name in said}
         return override.model_copy(update={"cases": tuple(cases), **said, **both})
 
-    def _candidates(self, table: _Entry, *, with_cases: bool) -> Iterator[tuple[_Plan, _Entry]]:
+    def _candidates(self, table: Table, *, with_cases: bool) -> Iterator[tuple[_Plan, _Entry]]:
         """Entries of the table, each with the roles it is for: first those of products that decode columns
         in registers, then of the sizes for which operands are decoded once, if there are some; those for which sums, or
         the product itself, are made before come before all others."""
-        roles, entries = self.roles, (*(_each(table.get("cases", ())) if with_cases else ()), *table["every"])
-        if (before := roles.product_before) and with_cases and "product_before" in table:
+        roles, entries = self.roles, (*(table.cases if with_cases else ()), *table.every)
+        if (before := roles.product_before) and with_cases and table.product_before is not None:
             own = [one for one in entries if before.may_start_anywhere or "aligned" in one]
             yield from ((_Plan(self.spec, before), entry) for entry in own)
-        if roles.product_beside and with_cases and "product_beside" in table:
+        if roles.grouped and with_cases:
+            yield from ((_Plan(*roles.grouped), entry) for entry in table.grouped)
+        if roles.product_beside and with_cases and table.product_beside is not None:
             yield from ((_Plan(self.spec, roles.product_beside), entry) for entry in entries)
-        if roles.with_sums and with_cases and "sums_before" in table:
+        if roles.with_sums and with_cases and table.sums_before is not None:
             yield from self._of_columns_once(roles.with_sums, table)
             yield from ((_Plan(self.spec, roles.with_sums), entry) for entry in entries)
-            entries = tuple(table["every"])  # few elements are left
+            entries = table.every  # few elements are left
         elif with_cases:
             yield from self._of_columns_once(roles, table)
         if roles.along_steps and with_cases:
-            yield from ((_Plan(self.spec, roles.along_steps), entry) for entry in table.get("laid_out", ()))
+            yield from ((_Plan(self.spec, roles.along_steps), entry) for entry in table.laid_out)
         if roles.vectors and with_cases:
-            yield from ((_Plan(self.spec, roles.vectors), entry) for entry in table.get("vectors", ()))
+            yield from ((_Plan(self.spec, roles.vectors), entry) for entry in table.vectors)
         for turned in roles.turned if with_cases else ():
-            yield from ((_Plan(self.spec, turned), entry) for entry in table.get("turned", ()))
+            yield from ((_Plan(self.spec, turned), entry) for entry in table.turned)
         once = roles.decoded_once and _Plan(self.spec, roles.decoded_once)
-        if once and with_cases and "decoded_once" in table and all(once._conditions({}, table)):
+        if once and with_cases and table.decoded_once is not None and all(once._conditions({}, table)):
+            if roles.across and table.decoded_across is not None:
+                when = self._with_few_others(once.roles, table.decoded_across)
+                yield from ((self, {**entry, "when": [*when, *entry["when"]]}) for entry in entries)
             yield from product((once, self), entries)
         else:
             yield from ((_Plan(self.spec, replace(roles, decoded_once=None)), entry) for entry in entries)
 
-    def _of_columns_once(self, roles: Roles, table: _Entry) -> Iterator[tuple[_Plan, _Entry]]:
+    def _with_few_others(self, once: Roles, most: int) -> list[str]:
+        """That what is decoded across steps meets at most so many of the other side, whose tiles each decode it."""
+        sides = {name: self.roles.dim_of(name) for name in ("rows", "columns")}
+        others = [name for name, dim in sides.items() if any(dim not in dims for dims in once.written.values())]
+        return [f"{name} <= {most}" for name in others]
+
+    def _of_columns_once(self, roles: Roles, table: Table) -> Iterator[tuple[_Plan, _Entry]]:
         """Entries for the sizes for which columns that are decoded across steps are written first."""
-        if roles.columns_once and "columns_once" in table:
-            yield from ((_Plan(self.spec, roles.columns_once), entry) for entry in table["every"])
+        if roles.columns_once and table.columns_once is not None:
+            yield from ((_Plan(self.spec, roles.columns_once), entry) for entry in table.every)
 
     @staticmethod
-    def _taken(
-        candidates: Iterable[tuple[_Plan, _Entry]], table: _Entry, limits: _Entry
-    ) -> Iterator[tuple[tuple[Expression, ...], _Plan, _Entry]]:
-        """The entries that some call takes, each with its conditions and its plan; the last one has no conditions."""
-        before: list[tuple[Expression, ...]] = []
+    def _taken(candidates: Iterable[tuple[_Plan, _Entry]], table: Table) -> Iterator[_Taken]:
+        """The entries that some call takes; the last one, or the choice that it is of, is for all that are left."""
+        before, choice = list[tuple[Expression, ...]](), list[tuple[Expression, ...]]()
         for plan, entry in candidates:
             conditions = plan._conditions(entry, table)
-            if not all(conditions) or not plan._takes(entry, limits):
+            if not all(conditions) or not plan._takes(entry, table):
                 continue
             if entry.get("aligned") == "operands" and not plan._has_whole_words():
                 continue
             when = (*(one for one in conditions if not isinstance(one, bool)), *plan._aligned(entry))
+            if "least" not in entry:
+                before, choice = [*before, *choice], []
+                if () in before:
+                    return
             dims = narrowed_dims(plan.spec.dims | plan.spec.numbers, when, {})
             if isinstance(dims, Expression) or any(are_implied(one, when, dims, {}) for one in before):
                 continue
-            before.append(when)
-            yield when, plan, entry
-            if not when:
+            least = plan._least(entry, table)
+            # A case has some condition.
+            always = (parse_expression(f"{next(iter(plan.spec.dims))} >= 0"),)
+            yield _Taken(when if when or least is None else always, least, plan, entry)
+            if least is not None:
+                choice.append(when)
+            elif when:
+                before.append(when)
+            else:
                 return
 
-    def _shared_out(self, entry: _Entry, limits: _Entry) -> Iterator[_Entry]:
+    def _least(self, entry: _Entry, table: Table) -> Expression | None:
+        """What a call takes by an entry, where that is said."""
+        if "least" not in entry:
+            return None
+        return parse_expression(self._in_dims(str(entry["least"]), self._words(entry, table)))
+
+    def _shared_out(self, entry: _Entry, table: Table) -> Iterator[_Entry]:
         """The entry for each number of workgroups that may share out the steps of a tile, the most first, and for one:
         the clusters of a call run at once.
         """
         if (share := entry.get("share")) and self.roles.split:
-            tiles, roles, schedule = self._tiles(entry, limits).tiles, self.roles, entry.get("schedule", {})
+            tiles, roles, schedule = self._tiles(entry, table).tiles, self.roles, entry.get("schedule", {})
             rows, columns, steps = (tiles[dim] for dim in (roles.rows, roles.columns, roles.steps[0]))
             for split in share["by"]:
-                most = limits["clusters"][split] * share.get("workgroups", limits["processors"]) // limits["processors"]
+                clusters, processors = table.limits["clusters"][split], table.limits["processors"]
+                most = clusters * share.get("workgroups", processors) // processors
                 few = f"batch * ceildiv(rows, {rows}) * ceildiv(columns, {columns}) <= {most}"
                 when = [*entry.get("when", ()), few, f"steps >= {share['steps'] * steps}"]
                 yield {**entry, "when": when, "schedule": {**schedule, "workgroups": {"split": split}}}
@@ -204,43 +234,44 @@ class _Plan:
         sizes = [(self.roles.fixed.get(one.shape[-1], 0), DTYPES[one.dtype].bits) for one in tensors]
         return all(size * bits % _WORD_BITS == 0 for size, bits in sizes)
 
-    def _takes(self, entry: _Entry, limits: _Entry) -> bool:
+    def _takes(self, entry: _Entry, table: Table) -> bool:
         """Whether the schedule of an entry goes with its tiles. Waves only copy where what is joined has room in the
         rows that multiply together, and with products behind a loop of one product where these are those of the
         matrix unit. Workgroups share out steps without products where lanes have room for all that the entry says,
         which they carry to the end."""
         named = has_producers(entry) or entry.get("mma")
-        if named and not self._tiles(entry, limits).have_room:
+        if named and not self._tiles(entry, table).have_room:
             return False
         in_chain = self.roles.kind == "attention"
         if has_producers(entry) and self.roles.behind and (in_chain or takes_columns_for_rows(entry)):
             return False
-        if "parts" in entry.get("schedule", {}) and not self._has_room_for_parts(entry, limits):
+        in_parts = "parts" in entry.get("schedule", {})
+        if in_parts and not self.roles.products and not self._has_room_for_parts(entry, table):
             return False
-        if not self._has_whole_waves(entry, limits):
+        if not self._has_whole_waves(entry, table):
             return False
         is_split = "split" in entry.get("schedule", {}).get("workgroups", {})
-        return not is_split or bool(self.roles.products) or not self._tiles(entry, limits).are_smaller
+        return not is_split or bool(self.roles.products) or not self._tiles(entry, table).are_smaller
 
-    def _has_whole_waves(self, entry: _Entry, limits: _Entry) -> bool:
+    def _has_whole_waves(self, entry: _Entry, table: Table) -> bool:
         """Whether waves have whole vectors of an entry, whose tiles may be smaller than it says, and all of their
         columns where it is for these alone."""
-        tiles = self._tiles(entry, limits)
+        tiles = self._tiles(entry, table)
         if "short" in entry and tiles.waves.get(self.roles.columns, 0) < entry["wave"]["columns"]:
             return False
         vectors = {self.roles.dim_of(role): number for role, number in entry.get("vector", {}).items()}
         waves = {dim: tiles.waves.get(dim, tiles.tiles.get(dim, 0)) for dim in vectors if dim} if tiles.waves else {}
         return all(elements % vectors[dim] == 0 for dim, elements in waves.items())
 
-    def _has_room_for_parts(self, entry: _Entry, limits: _Entry) -> bool:
+    def _has_room_for_parts(self, entry: _Entry, table: Table) -> bool:
         """Whether who joins what parts have found has room for all of what is whole, of some parts."""
-        tiles, fixed = self._tiles(entry, limits).tiles, self.roles.fixed
+        tiles, fixed = self._tiles(entry, table).tiles, self.roles.fixed
         sizes = [fixed[dim] if dim in fixed else tiles.get(dim, 1) for dim in self.roles.whole]
-        return _PARTS_IN_A_STEP * prod(sizes) <= limits["words"]
+        return _PARTS_IN_A_STEP * prod(sizes) <= table.limits["words"]
 
-    def _tiles(self, entry: _Entry, limits: _Entry) -> Tiles:
-        lanes = {"lanes": str(limits["lanes"])}
-        return tiles_of(self.spec, self.roles, entry, limits, lambda text: self._in_dims(str(text), lanes))
+    def _tiles(self, entry: _Entry, table: Table) -> Tiles:
+        words = self._words(entry, table)
+        return tiles_of(self.spec, self.roles, entry, table.limits, lambda text: self._in_dims(str(text), words))
 
     def _aligned(self, entry: _Entry) -> Iterator[Expression]:
         """What an entry asks of the rows of tensors."""
@@ -271,28 +302,30 @@ class _Plan:
             return product_alone(with_tiled_loops(self.spec), self.roles.apart)
         return laid_out_anew(self.spec, self.roles.laid_out) if self.roles.laid_out else self.spec
 
-    def _conditions(self, entry: _Entry, table: _Entry) -> list[Expression | bool]:
+    def _conditions(self, entry: _Entry, table: Table) -> list[Expression | bool]:
         """Those of an entry in terms of the spec; whether they hold, of those that are about the kernel alone."""
         is_once = self.roles.written and not self.roles.decoded
+        roles = self.roles
         written = (
-            *(table["decoded_once"] if is_once else ()),
-            *(table.get("columns_once", ()) if self.roles.across and self.roles.written and not is_once else ()),
-            *(table["sums_before"] if self.roles.sums_before else ()),
-            *([f"rows > {table['product_beside']}"] if self.roles.products_made else ()),
-            *(table["along_steps"] if self.roles.laid_out else ()),
-            *(table["product_before"] if self.roles.apart else ()),
-            *(table["product_before_narrow"] if self.roles.apart and self.roles.has_narrow_rows else ()),
+            *(table.decoded_once or () if is_once else ()),
+            *(table.columns_once or () if roles.across and roles.written and not is_once else ()),
+            *(table.sums_before or () if roles.sums_before else ()),
+            *(table.product_beside or () if roles.products_made else ()),
+            *(table.along_steps or () if roles.laid_out else ()),
+            *(table.product_before or () if roles.apart else ()),
+            *(table.product_before_narrow if roles.apart and roles.has_narrow_rows else ()),
             *entry.get("when", ()),
         )
         texts = [one for text in written for one in self._of_each_window(text)]
-        meant = dict.fromkeys(self._in_dims(text, table.get("let", {})) for text in texts)
-        parsed = [parse_expression(text) for text in meant]
-        return [one if one.names() else bool(one.evaluate({})) for one in parsed]
+        words = self._words(entry, table)
+        meant = asked_of_groups(self.roles, (self._in_dims(text, words) for text in texts))
+        parsed = {str(one): one for one in map(parse_expression, meant)}
+        return [one if one.names() else bool(one.evaluate({})) for one in parsed.values()]
 
     def _of_each_window(self, text: str) -> list[str]:
         """A condition that is about a dim of windows, for each of them; and a limit of dims that are whole, each of
-        which has a tile of its own."""
-        if text.startswith("whole <="):
+        which has a tile of its own, and rows of some elements."""
+        if text.startswith("whole <=") or text == _HAS_ROWS:
             whole = [dim for dim in self.roles.whole if dim not in self.roles.fixed]
             return [text.replace("whole", dim, 1) for dim in whole] or [text]
         if not _WINDOW.search(text):
@@ -300,22 +333,22 @@ class _Plan:
         fixed = self.roles.fixed
         return [_WINDOW.sub(str(fixed.get(dim, dim)), text) for dim in self.roles.steps]
 
-    def _override(self, entry: _Entry, limits: _Entry) -> dict[str, Any]:
+    def _override(self, entry: _Entry, table: Table) -> dict[str, Any]:
         """What replaces parts of a spec, as a file has it."""
-        tiles = self._tiles(entry, limits)
+        tiles = self._tiles(entry, table)
         found: dict[str, Any] = {
             "params": {name: parse_expression(str(number)) for name, number in tiles.params.items()},
             "constraints": (*self._constraints(tiles, entry), *self._own_constraints(entry, tiles)),
-            "tensors": {name: {"space": space} for name, space in self._spaces(entry, tiles, limits).items()},
+            "tensors": {name: {"space": space} for name, space in self._spaces(entry, tiles, table).items()},
         }
         roles = self.roles
         made = {**roles.sums_before, **roles.products_made, **roles.written, **roles.laid_out, **roles.apart}
         schedule = {**(tiles.schedule or {}), **({"materialize": made} if made else {})}
-        return {**found, "schedule": schedule} if schedule else found
+        return override_of_groups(roles, {**found, "schedule": schedule} if schedule else found)
 
-    def _spaces(self, entry: _Entry, tiles: Tiles, limits: _Entry) -> dict[str, Space]:
+    def _spaces(self, entry: _Entry, tiles: Tiles, table: Table) -> dict[str, Space]:
         """Where operands are that the spec leaves open: all of them, since cases have what their target has."""
-        staged, tensors, left = entry.get("staged", True), self.spec.tensors, self._without_room(tiles, limits)
+        staged, tensors, left = entry.get("staged", True), self.spec.tensors, self._without_room(tiles, table.limits)
 
         def is_staged(name: str) -> bool:
             return staged is True or (staged == "rows" and self.roles.columns not in tensors[name].shape)
@@ -344,7 +377,7 @@ class _Plan:
         mma, own = entry.get("mma"), [one for one in self.spec.constraints if isinstance(one, Hardware)]
         neighbours: Mapping[str, int] = entry.get("vector", {}) if tiles.waves else {}  # they are of a wave
         vector = {dim: Num(number) for role, number in neighbours.items() if (dim := self.roles.dim_of(role))}
-        asked: dict[str, Any] = {"mma": mma} if mma and all(one.settings.mma in _OPEN for one in own) else {}
+        asked: dict[str, Any] = {"mma": mma} if mma and all(one.settings.mma in OPEN for one in own) else {}
         asked |= {"vector": vector} if vector and not any(one.settings.vector for one in own) else {}
         if not asked:
             yield from self.spec.constraints
@@ -352,11 +385,6 @@ class _Plan:
         yield from (one for one in self.spec.constraints if not isinstance(one, Hardware))
         for settings in [one.settings for one in own] or [HardwareSettings()]:
             yield Hardware(settings=settings.model_copy(update=asked))
-
-    def _names_instruction(self) -> bool:
-        """Whether the spec says what multiplies, which may want other tiles."""
-        settings = [one.settings for one in self.spec.constraints if isinstance(one, Hardware)]
-        return any(one.mma not in _OPEN for one in settings) or any(one.variant for one in every(Mma, self.spec.graph))
 
     def _constraints(self, tiles: Tiles, entry: _Entry) -> Iterator[AnyConstraint]:
         roles = self.roles
@@ -375,65 +403,20 @@ class _Plan:
         for dim in tiles.waves:
             yield Wave(dim=dim, tile=tiles.wave(dim))
 
+    def _words(self, entry: _Entry, table: Table) -> dict[str, str]:
+        """What stands for names in conditions and numbers of an entry."""
+        of_target = {name: str(table.limits[name]) for name in OF_TARGET if name in table.limits}
+        tile: Mapping[str, object] = entry.get("tile", {})
+        return {**of_target, **table.let, **{f"tile_{role}": str(number) for role, number in tile.items()}}
+
     def _in_dims(self, text: str, names: Mapping[str, str]) -> str:
         """A text of the table in terms of the spec."""
-        roles = self.roles
-        whole = [dim for dim in roles.whole if dim not in roles.fixed]
-        before = {self.spec.tensors[name].shape[-1] for name in roles.laid_out}
-        words = {
-            "rows": roles.rows or "1",
-            "columns": roles.columns or "1",
-            "steps": roles.steps[0] if roles.steps else "1",
-            "whole": f"max({whole[0]}, {whole[1]})" if len(whole) == 2 else whole[0] if whole else "1",
-            "batch": " * ".join(roles.alone),
-            "bits": str(roles.bits),
-            "narrow": str(min(max(DTYPES[one.dtype].bits, 8) for one in self.spec.tensors.values())),
-            "products": str(roles.products),
-            "contiguous": str(int(roles.contiguous)),
-            "rows_last": str(int(roles.rows in roles.last)),
-            "columns_last": str(int(roles.columns in roles.last)),
-            "rows_laid": str(int(roles.rows in before)),
-            "columns_laid": str(int(roles.columns in before)),
-            "mapped": str(int(bool(roles.mapped))),
-            "looked_up": str(int(roles.looked_up)),
-            "pixels": str(int(roles.pixels)),
-            "direct": str(int(roles.bits == _ALONG_ANY or (roles.bits < _ALONG_ANY and roles.pixels))),
-            "single": str(int(roles.single)),
-            "sides": str(bool(roles.rows) + bool(roles.columns)),
-            "sums": str(int(roles.sums)),
-            "along": str(int(roles.along)),
-            "loops": str(roles.loops),
-            "walks": str(int(bool(roles.walked))),
-            "ragged": str(int(bool(roles.uniform))),
-            "largest": str(roles.largest),
-            "counted": str(int(bool(roles.counted))),
-            "bins": " * ".join(roles.counted) or "0",
-            "moved": str(len(roles.moved)),
-            "channels": str(int(roles.columns not in roles.moved)),
-            "taps": str(prod(roles.fixed.get(dim, 0) for dim in roles.steps)),
-            "parted": str(int(roles.parted)),
-            "split": str(int(roles.split)),
-            "common": str(int(len(roles.units_stage) < len(roles.staged))),
-            "shared": f"ceildiv({roles.heads[0]}, {roles.heads[1]})" if roles.heads else "1",
-            "beside": str(int(roles.beside)),
-            "summed": str(int(roles.with_sums is not None)),
-            "decoded": str(int(roles.decoded)),
-            "scaled": str(int(roles.block > 0)),
-            "made": str(roles.made),
-            "round": str(int(roles.round)),
-            "across": str(int(roles.across)),
-            "once": str(roles.decoded_once.bits if roles.decoded_once else 0),
-            "behind": str(int(roles.behind)),
-            "joined": str(int(roles.joined)),
-            "row_words": str(roles.row_words if roles.joined or roles.apart else 0),
-            "alone": str(int(bool(roles.apart))),
-            "named": str(int(self._names_instruction())),
-            "f8": str(int(all(self.spec.tensors[name].dtype.startswith("f8") for name in roles.operands))),
-        }
-        text = text if roles.alone else text.replace("batch * ", "")
+        if not self.facts:
+            self.facts.update(words_of_tables(self.spec, self.roles))
+        text = text if self.roles.alone else text.replace("batch * ", "")
 
         def meant(match: re.Match[str]) -> str:
             word = match[0]
-            return f"({self._in_dims(names[word], names)})" if word in names else words.get(word, word)
+            return f"({self._in_dims(names[word], names)})" if word in names else self.facts.get(word, word)
 
         return _WORD.sub(meant, text)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Literal
+
+from wavespec.schema.language.models import KernelSpec
 
 Kind = Literal["products", "attention", "rows", "pairs", "ordered", "columns", "windows", "elements", "transposed"]
 
@@ -84,6 +87,8 @@ class Roles:
     """Tensors among the operands whose elements are found by a mapping."""
     looked_up: bool = False
     """Whether places of elements of operands are values of a step; without products, of columns that all rows share."""
+    divisors: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """By `rows` and `columns`: dims whose sizes take places along them apart, of kernels without loops."""
     pixels: bool = False
     """Whether elements of operands that are side by side are so along steps, though perhaps not along all of them."""
     lines: str = ""
@@ -141,6 +146,18 @@ class Roles:
     """How many operands of a product are decoded."""
     block: int = 0
     """Along steps, elements that have one scale, by which products multiply what is written; 0 where they do not."""
+
+    grouped: tuple[KernelSpec, Roles] | None = None
+    """Of a spec without products whose sums are such of rows of groups: the spec with these as products, and its
+    roles."""
+    neighbours: tuple[str, str] | None = None
+    """The dim whose neighbours are rows then, and that by which they share what is read."""
+    following: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Dims that such a spec has of its own, each with its size in those of the other one."""
+
+    def least_divisor(self, role: str) -> str:
+        """The least of the sizes that take places along rows or columns apart; 0 where there are none."""
+        return reduce(lambda least, dim: f"min({least}, {dim})", self.divisors.get(role) or ("0",))
 
     @property
     def has_narrow_rows(self) -> bool:

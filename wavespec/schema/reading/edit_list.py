@@ -5,6 +5,8 @@ graph:
   change: {keys: {end: end(M)}}
   after: {q_tile: [valid: {read: count}]}
   remove: [offset]
+cases:
+  change: {many_queries.heads_of_64: {params: {BLOCK_M: 128}}}
 
 All of it is about the list as the base has it: an item that another edit brings has no place of its own.
 """
@@ -28,6 +30,9 @@ _MOST_KNOWN = 500
 """Names among which a similar one is looked for."""
 _WHAT = {"graph": "statement", "constraints": "constraint", "cases": "case", **dict.fromkeys(BODIES, "statement")}
 
+_INNER = {"statement": BODIES, "constraint": (), "case": ("cases",)}
+"""Where items have items."""
+
 Report = Callable[[WavespecError], object]
 Merge = Callable[[Node, Node, Report], Node]
 
@@ -37,6 +42,11 @@ class NothingToEdit(WavespecError, code="nothing-to-edit"):
 
     def __init__(self, where: Where, message: str, hint: str = "") -> None:
         super().__init__(where, message, hints=[hint] if hint else [])
+
+
+def no_list_to_edit(edits: Node, key: str) -> NothingToEdit:
+    hint = "Name the spec that has it with 'extends', or write the list."
+    return NothingToEdit(edits.span, f"There is no list '{key}' that this could edit.", hint)
 
 
 class UnknownItem(WavespecError, code="unknown-item"):
@@ -213,15 +223,16 @@ class _Editor:
         """The item with the edits of what is in its bodies."""
         if not self.items[id(node)].touched:
             return node
-        assert isinstance(node, MappingNode)
-        (old,) = node.entries
-        assert isinstance(old.value, MappingNode)
         entries = tuple(
             Entry(one.key, one.key_span, SequenceNode(tuple(self._list(one.value)), one.value.span))
-            if one.key in BODIES and isinstance(one.value, SequenceNode)
+            if one.key in _INNER[self.what] and isinstance(one.value, SequenceNode)
             else one
-            for one in old.value.entries
+            for one in _fields(node, self.what)
         )
+        if self.what != "statement":
+            return MappingNode(entries, node.span)
+        assert isinstance(node, MappingNode)
+        (old,) = node.entries
         return MappingNode((Entry(old.key, old.key_span, MappingNode(entries, old.value.span)),), node.span)
 
 
@@ -230,23 +241,30 @@ def _items(base: SequenceNode, key: str, around: tuple[_Item, ...], path: str) -
         labels = _labels(node, key, index)
         item = _Item(node, labels, around, f"{path}{labels[0]}" if labels else "")
         yield item
-        name = statement_name(node) if _WHAT[key] == "statement" else None
-        inner = node.entries[0].value if name and isinstance(node, MappingNode) else None
-        for entry in inner.entries if isinstance(inner, MappingNode) else ():
-            if entry.key in BODIES and isinstance(entry.value, SequenceNode):
+        for entry in _fields(node, _WHAT[key]):
+            if entry.key in _INNER[_WHAT[key]] and isinstance(entry.value, SequenceNode):
                 further = f"{item.path}." + ("otherwise." if entry.key == "otherwise" else "")
                 yield from _items(entry.value, entry.key, (*around, item), further)
 
 
+def _fields(node: Node, what: str) -> tuple[Entry, ...]:
+    """Those among which an item has lists of items of its kind: of a statement, those of its op."""
+    if what == "statement":
+        node = node.entries[0].value if statement_name(node) and isinstance(node, MappingNode) else node
+    return node.entries if isinstance(node, MappingNode) else ()
+
+
 def _labels(node: Node, key: str, index: int) -> tuple[str, ...]:
-    """What the item is called: a statement by its name, others by their word and what they are about."""
+    """What the item is called: a statement by its name, a case by that, its number and its conditions, others by their
+    word and what they are about."""
     if not isinstance(node, MappingNode) or not node.entries:
         return ()
     if _WHAT[key] == "case":
-        when = node.get("when")
+        name, when = node.get("name"), node.get("when")
         conditions = when.items if isinstance(when, SequenceNode) else ()
-        text = ", ".join(str(one.value) for one in conditions if isinstance(one, ScalarNode))
-        return (f"case {index + 1}", _plain(text)) if text else (f"case {index + 1}",)  # a group may have no conditions
+        text = _plain(", ".join(str(one.value) for one in conditions if isinstance(one, ScalarNode)))
+        said = [str(name.value)] if isinstance(name, ScalarNode) else []
+        return (*said, f"case {index + 1}", *([text] if text else []))  # a group may have no conditions
     if _WHAT[key] == "statement":
         if name := statement_name(node):
             return (name,)
@@ -266,7 +284,8 @@ def _ends(item: _Item, label: str, wanted: str) -> bool:
 
 def _keeps(verb: str, entry: Entry) -> bool:
     """Whether what is inside an item stays where the item is edited so."""
-    return verb == "change" and isinstance(entry.value, MappingNode) and not any(map(entry.value.get, BODIES))
+    bodies = (*BODIES, "cases")
+    return verb == "change" and isinstance(entry.value, MappingNode) and not any(map(entry.value.get, bodies))
 
 
 def _plain(text: str) -> str:

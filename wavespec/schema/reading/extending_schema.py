@@ -15,6 +15,7 @@ _DOCS = {
     "extends": "A spec to start from: a relative path inside the project. This file goes over it.",
     "member": "Where `extends` names a family: values of its parameters that tell one of its members from the others.",
     "let": "Names for expressions, mappings, constraints and cases, which stand for these in the rest of the spec.",
+    "called": "What edits call it by, and say it is for: `change: {few_queries: {...}}`.",
     "group": "Of a group: cases that have its conditions in front of theirs, if they have some, and all else that it "
     "says under what they say.",
     "parts": "Statements with inputs and outputs, which a graph uses as often as it likes: "
@@ -108,10 +109,11 @@ def _allow_edits(owner: Schema, definitions: Schema) -> None:
 
 
 def _allow_groups(definitions: Schema) -> None:
-    """Cases may be groups, of which those inside need no conditions of their own."""
+    """Cases may have names, and may be groups, of which those inside need no conditions of their own."""
     case: Schema = definitions["Case"]
     inner: Schema = {"type": "array", "items": {"$ref": "#/$defs/Case"}, "minItems": 1}
     lists = [inner, {"type": "string", "pattern": NAME_PATTERN}, {"$ref": "#/$defs/CaseEdits"}]
+    case["properties"]["name"] = {"type": "string", "pattern": NAME_PATTERN, "description": _DOCS["called"]}
     case["properties"]["cases"] = {"description": _DOCS["group"], "anyOf": lists}
     del case["required"]
 

@@ -13,6 +13,7 @@ from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.names import NAME_PATTERN
 from wavespec.schema.ops import OPS, ValueOp
 from wavespec.schema.reading.extending_schema import allow_extending_family, allow_extends
+from wavespec.schema.reading.field_docs import with_field_docs
 
 SCHEMA_ID = "urn:wavespec:v1:kernel"
 FAMILY_SCHEMA_ID = "urn:wavespec:v1:family"
@@ -26,7 +27,7 @@ Schema = dict[str, Any]
 
 def json_schema() -> Schema:
     """Draft 2020-12, one document; every description is the docstring of the model or field."""
-    root = KernelSpec.model_json_schema()
+    root = with_field_docs(KernelSpec.model_json_schema(), KernelSpec)
     definitions: Schema = root.pop("$defs")
     for model in (*CONSTRAINTS, *OPS.values()):
         definitions[model.__name__] = _worded(model, definitions[model.__name__])
@@ -47,7 +48,7 @@ def json_schema() -> Schema:
 
 def family_json_schema() -> Schema:
     """The same for files with `kind: Family`, whose template is text to an editor."""
-    schema: Schema = _surface(FamilySpec.model_json_schema())
+    schema: Schema = _surface(with_field_docs(FamilySpec.model_json_schema(), FamilySpec))
     allow_extending_family(schema)
     return {"$schema": _DIALECT, "$id": FAMILY_SCHEMA_ID, **schema}
 

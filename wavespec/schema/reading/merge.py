@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.schema.language.errors import UnknownTarget, WrongType
-from wavespec.schema.reading.edit_list import EDITED, NothingToEdit, edit_list, is_edit
+from wavespec.schema.reading.edit_list import EDITED, NothingToEdit, edit_list, is_edit, no_list_to_edit
 from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, SequenceNode
 from wavespec.targets.names import TARGETS
 
@@ -129,13 +129,14 @@ def _whole_target(targets: MappingNode, entry: Entry, report: Report, chain: lis
     return merge(_whole_target(targets, base, report, [entry.key, *chain]), own, report)
 
 
-def _report_pending(node: Node, report: Report, key: str = "") -> None:
+def _report_pending(node: Node, report: Report, key: str = "", *, in_target: bool = False) -> None:
+    """Report edits that have found no list; those of constraints in a target find the kernel's, or a group's, later."""
     if key in EDITED and is_edit(node):
-        message = f"There is no list {quote(key)} that this could edit."
-        report(NothingToEdit(node.span, message, "Name the spec that has it with 'extends', or write the list."))
+        if not (key == "constraints" and in_target):
+            report(no_list_to_edit(node, key))
     elif isinstance(node, MappingNode):
         for entry in node.entries:
-            _report_pending(entry.value, report, entry.key)
+            _report_pending(entry.value, report, entry.key, in_target=in_target or entry.key == "targets")
     elif isinstance(node, SequenceNode):
         for item in node.items:
-            _report_pending(item, report)
+            _report_pending(item, report, in_target=in_target)

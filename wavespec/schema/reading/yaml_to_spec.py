@@ -15,7 +15,7 @@ from annotated_types import MaxLen
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from wavespec.diagnostics import Span, WavespecError, nearest
+from wavespec.diagnostics import Span, WavespecError, listing, nearest
 from wavespec.schema.language.base import Path, Position, SpecModel, Worded
 from wavespec.schema.language.dim_names import NumberAsDim, expression_of_dim, is_expression
 from wavespec.schema.language.dtypes import DTYPES
@@ -43,6 +43,7 @@ from wavespec.schema.language.models import Case, Dim, KernelSpec
 from wavespec.schema.language.names import name_problem
 from wavespec.schema.language.scalars import parse_default
 from wavespec.schema.ops import Formula, Op, ValueOp
+from wavespec.schema.reading.edit_list import EDITED, VERBS
 from wavespec.schema.reading.field_kinds import Kind, field_kinds, is_built_of_parts
 from wavespec.schema.reading.pydantic_to_error import describe, follows_from_others, owner_of, pydantic_to_error
 from wavespec.schema.reading.tuned import TunedSpec
@@ -164,7 +165,7 @@ class _Reader:
             name: str | None = entry.key
             is_spelt, found = name in allowed, len(self.errors) + 1
             if not is_spelt:
-                known = (*allowed, "cases") if model is Case else allowed  # of groups, which are written out before
+                known = (*allowed, "name", "cases") if model is Case else allowed  # groups are written out before
                 self.errors.append(UnknownField(entry.key_span, entry.key, known, owner_of(model)))
                 # Read on as if it were spelt right, so that nothing is called missing for it.
                 name = nearest(entry.key, known)
@@ -219,6 +220,9 @@ class _Reader:
                 return self._value(node, Kind("choice", choices=kind.choices), positions, path)
             is_aliased = kind.item.form == "worded" and not issubclass(kind.item.models[0], Op)
             value = node.value if is_aliased and isinstance(node, ScalarNode) else None
+            if isinstance(node, MappingNode) and path[-1] in EDITED:
+                hint = f"Edits of a list are {listing(VERBS)}."
+                return self._wrong(WrongType(node.span, "a list", _found(node), hint))
             return self._wrong(no_constraints(node.span, _found(node), value))
         items: list[object] = []
         for index, item in enumerate(node.items):
