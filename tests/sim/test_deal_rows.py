@@ -20,7 +20,10 @@ LEAST = (  # columns beyond the end would be the least ones
     MASKS.replace("where(bias_tile, s, 0)", "where(bias_tile, 2000, abs(s) + 1)")
     .replace("  - t_loop:\n", "  - most: {register: [M], dtype: f32, value: 10000}\n  - t_loop:\n")
     .replace("carry: {acc: zero}", "carry: {acc: zero, least: most}")
-    .replace("        - p: f16", "        - part: {min: added, dim: T}\n        - least: minimum(least, part)\n        - p: f16")
+    .replace(
+        "        - p: f16",
+        "        - part: {min: added, dim: T}\n        - least: minimum(least, part)\n        - p: f16",
+    )
     .replace("  - {write: t_loop.acc,", "  - both: t_loop.acc + t_loop.least\n  - {write: both,")
 )
 SCHEDULES = {

@@ -1,5 +1,5 @@
-"""Thread kernel in, thread kernel out: boxes deal out the rows of tiles that products read, so that a matrix load hands out
-tiles of bytes that lanes read beside them."""
+"""Thread kernel in, thread kernel out: boxes deal out the rows of tiles that products read, so that a matrix load hands
+out the tiles of bytes that lanes read beside them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from wavespec.ir.thread_ops import (
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.matrices_of_bytes import MatricesOfBytes
 from wavespec.lower.thread_properties import is_of_lanes
+from wavespec.schedule.buffer_ring import READS
 from wavespec.targets.machine import Machine
 
 _PAIR = 2
@@ -83,6 +84,12 @@ def _with(ops: Sequence[Op], dealt: dict[int, _Dealt | None]) -> tuple[Op, ...]:
     return tuple(made)
 
 
+def _is_plain(copy: Op) -> bool:
+    """Whether its box is one of the tensor's own elements, as they are."""
+    attributes = dict(copy.attributes)
+    return all(attributes.get(key) is None for key in ("valid", "view", "windows", "offsets", "kept_bits"))
+
+
 @dataclass(frozen=True)
 class _Dealt:
     """A loop whose columns are dealt: column ``8 t + 2 q + e`` of half ``h`` of a step, of lane ``q`` of four, is row
@@ -121,9 +128,6 @@ class _Dealt:
     def at(self) -> Expr:
         return self.kernel.symbol(self.loop["induction"])
 
-    def _is_plain(self, copy: Op) -> bool:
-        return all(copy.get(key) is None for key in ("valid", "view", "windows", "offsets", "kept_bits", "rounded"))
-
     def _is_along(self, copy: Op, axis: int) -> bool:
         """Whether it brings the columns of a step, along that dim alone."""
         places = [number for number, place in enumerate(copy["corner"]) if self.loop["induction"] in place.symbols]
@@ -131,12 +135,12 @@ class _Dealt:
 
     def _is_of_rows(self, copy: Op, most_dims: int) -> bool:
         axis = row_axis(copy["box"])
-        is_along = self._is_plain(copy) and len(copy["box"]) < most_dims and self._is_along(copy, axis)
+        is_along = _is_plain(copy) and len(copy["box"]) < most_dims and self._is_along(copy, axis)
         return is_along and self.kernel.memory(copy["source"]).shape[axis].divisor % _RUN == 0
 
     def _is_of_bytes(self, copy: Op) -> bool:
         dtype = self.kernel.memory(copy["memory"]).dtype
-        is_plain = self._is_plain(copy) and dtype.bytes == 1 and not self.kernel.memory(copy["memory"]).is_packed
+        is_plain = _is_plain(copy) and dtype.bytes == 1 and not self.kernel.memory(copy["memory"]).is_packed
         return is_plain and self._is_along(copy, len(copy["box"]) - 1)
 
     def _knows_no_columns(self, op: Op, of_bytes: set[str]) -> bool:
@@ -151,11 +155,10 @@ class _Dealt:
         return op.is_(PURE, SHUFFLE) and not any(isinstance(value, Expr | tuple) for _, value in op.attributes)
 
     def _is_read_outside(self, filled: set[str]) -> bool:
-        own = {id(op) for op in self.loop.body.ops}
+        """Whether anything but loops of products, each of which is asked for itself, reads these tiles."""
         loops = [op for op in self.kernel.walk() if op.is_(FOR) and any(one.is_(MMA_ASYNC) for one in op.body.ops)]
-        own |= {id(op) for loop in loops for op in loop.body.ops}
-        keys = ("memory", "a_memory", "b_memory")
-        return any(op.get(key) in filled for op in self.kernel.walk() if id(op) not in own for key in keys)
+        own = {id(op) for loop in loops for op in loop.body.ops}
+        return any(op.get(key) in filled for op in self.kernel.walk() if id(op) not in own for key in READS)
 
     def _fragment(self, place: Expr) -> int | None:
         """The fragment of which it is where a lane has its first column."""

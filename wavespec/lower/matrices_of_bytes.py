@@ -37,17 +37,18 @@ class MatricesOfBytes:
     def of(cls, kernel: Kernel, loop: Op, name: str, fresh: Callable[[str], str]) -> MatricesOfBytes | None:
         """None where they are not all pairs of fragments of all columns of a step, as products have sums."""
         memory, ops = kernel.memory(name), loop.body.ops
-        numbers = {kind: [n for n, op in enumerate(ops) if op.is_(one) and op["memory"] == name]
-                   for kind, one in (("copied", BULK_COPY), ("read", LOAD))}  # fmt: skip
-        if memory.arrangement is None or len(memory.dims) != 2 or not numbers["read"]:
+        copied, read = (
+            [n for n, op in enumerate(ops) if op.is_(one) and op["memory"] == name] for one in (BULK_COPY, LOAD)
+        )
+        if memory.arrangement is None or len(memory.dims) != 2 or not read:
             return None
-        if max(numbers["copied"]) > numbers["read"][0]:
+        if max(copied) > read[0]:
             return None
-        places = _Places.of(kernel, memory, [ops[number]["offset"] for number in numbers["read"]])
+        places = _Places.of(kernel, memory, [ops[number]["offset"] for number in read])
         if places is None:
             return None
         loads = dict[tuple[int, int], Op]()
-        for number in numbers["read"]:
+        for number in read:
             op = ops[number]
             is_plain = op.result.vector.elements == _PAIR and not op["mask"] and op.get("valid") is None
             found = places.first(op["offset"]) if is_plain and not op.get("around") else None
@@ -115,15 +116,12 @@ class _Places:
         grid = np.indices(counts).reshape(len(counts), -1)
         lanes = dict(zip(("lane", *names), grid, strict=True))
         rows, columns = _coordinates(memory)
-        lane = lanes["lane"]
-        steps = {}
-        origin = rows[evaluated(offsets[0], {name: 0 for name in lanes})]
+        lane, moved, base = lanes["lane"], np.zeros_like(grid[0]), const(0)
+        origin = rows[evaluated(offsets[0], dict.fromkeys(lanes, 0))]
         for name in names:
-            steps[name] = int(rows[evaluated(offsets[0], {one: int(one == name) for one in lanes})] - origin)
-        moved = lane // _WARP * _ROWS_OF_WARP + lane // 4 % _ROWS + sum(lanes[name] * steps[name] for name in names)
-        base = const(0)
-        for name in names:
-            base = base + kernel.symbol(name) * steps[name]
+            step = int(rows[evaluated(offsets[0], {one: int(one == name) for one in lanes})] - origin)
+            moved, base = moved + step * lanes[name], base + kernel.symbol(name) * step
+        moved = moved + lane // _WARP * _ROWS_OF_WARP + lane // 4 % _ROWS
         return cls(lanes, rows, columns, moved, base)
 
     def first(self, offset: Expr) -> tuple[int, int] | None:
