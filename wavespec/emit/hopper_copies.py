@@ -268,7 +268,7 @@ class BulkCopies(Emitter):
         places, step = [place + moved.get(axis, 0) for axis, place in enumerate(op["corner"])], op.get("row_step") or 1
         if step > 1:
             axis = row_axis(op["box"])
-            places[axis : axis + 1] = [places[axis] // step, places[axis] % step]
+            places[axis : axis + 1] = [places[axis] % step, places[axis] // step]
         return [self.indices.integer(kept_outside(place), 32) for place in places]
 
     def _map(
@@ -284,8 +284,7 @@ class BulkCopies(Emitter):
         swizzle = 0 if memory.arrangement is None else swizzle_bytes(memory.arrangement, memory.dtype.bytes)
         view = tuple(expr_to_size(size) for size in op.get("view", ()))
         windows = tuple(Window(first, step, expr_to_size(count)) for first, step, count, _ in op.get("windows", ()))
-        apart = op.get("row_run") or 1, op.get("row_step") or 1
-        key = TensorMap(tensor, box, swizzle, view, windows, rounded, ended, *apart)
+        key = TensorMap(tensor, box, swizzle, view, windows, rounded, ended, op.get("row_step") or 1)
         if key not in self.maps:
             if op.get("windows"):
                 self._limit_windows(op["windows"], tensor)

@@ -46,7 +46,6 @@ Integer = Literal[
     "pending",
     "rank",
     "registers",
-    "row_run",
     "row_step",
     "rows",
     "run",

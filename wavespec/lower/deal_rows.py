@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.thread import row_axis
 from wavespec.ir.thread_ops import (
@@ -36,7 +36,7 @@ _QUAD = 4
 _FRAGMENT = _PAIR * _QUAD
 """Columns of a fragment."""
 _DEALT = 2
-"""Boxes of a tile."""
+"""Parts of a tile, each of every second row."""
 _RUN = _PAIR * _DEALT
 """Columns side by side of a tile of bytes that a lane has then: those that a matrix load gives it."""
 _WAITS = ASYNC_COMMIT | ASYNC_WAIT | MMA_FENCE | MMA_COMMIT | MMA_WAIT
@@ -48,11 +48,11 @@ class DealRows(Pass):
     Before: a loop of products in whose steps ``bulk_copy`` brings rows of tiles, and tiles of bytes that lanes ``load``
             for the sums: of each fragment of 8 columns, the rows of one tile and those that the next product sums
             over, a lane has two.
-    After:  each of two boxes of a tile has two of every four rows.  Of two fragments a lane has 4 columns of the bytes
-            that lie side by side, and ``load_matrix`` loads 4 matrices of them at once.  What is told columns by where
-            they are is told anew.
+    After:  the first half of a tile has every second row, the other one those in between.  Of a fragment of each half a
+            lane has 4 columns of the bytes that lie side by side, and ``load_matrix`` loads 4 matrices of them at once.
+            What is told columns by where they are is told anew.
     Cases:  loops in which nothing else depends on where a column is: what they copy are rows that products read
-            and such bytes, and what they compute knows columns by ends alone.  Tensors of a multiple of 4 rows.
+            and such bytes, and what they compute knows columns by ends alone.  Tensors of an even number of rows.
             No clusters, whose workgroups copy for each other.
     """
 
@@ -93,7 +93,7 @@ def _is_plain(copy: Op) -> bool:
 @dataclass(frozen=True)
 class _Dealt:
     """A loop whose columns are dealt: column ``8 t + 2 q + e`` of half ``h`` of a step, of lane ``q`` of four, is row
-    ``16 t + 4 q + 2 h + e`` of its tiles."""
+    ``16 t + 4 q + 2 e + h`` of its tiles."""
 
     kernel: Kernel
     loop: Op
@@ -136,7 +136,7 @@ class _Dealt:
     def _is_of_rows(self, copy: Op, most_dims: int) -> bool:
         axis = row_axis(copy["box"])
         is_along = _is_plain(copy) and len(copy["box"]) < most_dims and self._is_along(copy, axis)
-        return is_along and self.kernel.memory(copy["source"]).shape[axis].divisor % _RUN == 0
+        return is_along and self.kernel.memory(copy["source"]).shape[axis].divisor % _DEALT == 0
 
     def _is_of_bytes(self, copy: Op) -> bool:
         dtype = self.kernel.memory(copy["memory"]).dtype
@@ -167,29 +167,18 @@ class _Dealt:
         return number if 0 <= number < self.rows // _FRAGMENT and offset.value == number * _FRAGMENT else None
 
     def _dealt(self, fragment: int) -> Expr:
-        """The row of a tile that is the first of two of a lane."""
+        """The row of a tile that is the first of two of a lane; the other one is two further on."""
         half, number = divmod(fragment, self.rows // (_FRAGMENT * _DEALT))
         lane = self.kernel.symbol("lane") % _QUAD
-        return self.at + lane * _RUN + (number * _FRAGMENT * _DEALT + half * _PAIR)
+        return self.at + lane * _RUN + (number * _FRAGMENT * _DEALT + half)
 
     def ops(self) -> Iterator[Op]:
         """The body of the loop."""
         loads = {number: made for tile in self.bytes_ for number, made in tile.replaced().items()}
         for op in self.loop.body.ops:
             if op.is_(BULK_COPY) and op["memory"] not in {tile.memory.name for tile in self.bytes_}:
-                yield from self._boxes(op)
+                yield op.with_(row_step=_DEALT)
             elif op.is_(PAD) and (fragment := self._fragment(op["start"])) is not None:
-                yield op.with_(start=self._dealt(fragment))
+                yield op.with_(start=self._dealt(fragment), stride=_DEALT)
             else:
                 yield from loads.get(id(op), (op,))
-
-    def _boxes(self, copy: Op) -> Iterator[Op]:
-        axis, memory = row_axis(copy["box"]), self.kernel.memory(copy["memory"])
-        box, corner = list(copy["box"]), list(copy["corner"])
-        box[axis] //= _DEALT
-        row, *others = memory.dims
-        for number in range(_DEALT):
-            corner[axis] = self.at + number * _PAIR
-            place = {row: const(number * box[axis]), **dict.fromkeys(others, const(0))}
-            offset = copy["offset"] + memory.unswizzled_offset(place)
-            yield copy.with_(box=tuple(box), corner=tuple(corner), offset=offset, row_run=_PAIR, row_step=_RUN)

@@ -11,7 +11,7 @@ import numpy as np
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.expr_value import evaluated
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs
-from wavespec.ir.thread_ops import BULK_COPY, LOAD, LOAD_MATRIX, SLICE
+from wavespec.ir.thread_ops import BULK_COPY, LOAD, LOAD_MATRIX, PACK, SLICE
 
 _ROWS, _COLUMNS = 8, 16
 """Of a matrix of bytes."""
@@ -87,8 +87,11 @@ class MatricesOfBytes:
         attributes = {**kept, "offset": self.memory.offset(place), "count": 4, "transposed": False}
         made = [Op(LOAD_MATRIX.name, (), (whole,), attribute_pairs(attributes), span=load.span)]
         for number, half, op in ones:
-            start = attribute_pairs({"start": number * _WORD + half * _PAIR, "size": _PAIR})
-            made.append(Op(SLICE.name, (whole,), op.results, start, span=op.span))
+            pair = [Value(self.fresh(op.result.name), VectorType(dtype, 1)) for _ in range(_PAIR)]
+            for place, one in enumerate(pair):
+                start = attribute_pairs({"start": number * _WORD + place * _PAIR + half, "size": 1})
+                made.append(Op(SLICE.name, (whole,), (one,), start, span=op.span))
+            made.append(Op(PACK.name, tuple(pair), op.results, span=op.span))
         return made
 
 

@@ -157,7 +157,7 @@ def _tensor_map_to_manifest(described: TensorMap) -> dict[str, Any]:
     if described.ended is not None:
         record["ended"] = described.ended
     if described.row_step > 1:
-        record |= {"row_run": described.row_run, "row_step": described.row_step}
+        record["row_step"] = described.row_step
     return record
 
 
@@ -165,7 +165,7 @@ def _manifest_to_tensor_map(record: dict[str, Any]) -> TensorMap:
     windows = (Window(w["first"], w["step"], from_json(w["count"])) for w in record.get("windows", ()))
     view = (from_json(size) for size in record.get("view", ()))
     box, rounded = tuple(record["box"]), record.get("rounded", "")
-    further = record.get("ended"), record.get("row_run", 1), record.get("row_step", 1)
+    further = record.get("ended"), record.get("row_step", 1)
     return TensorMap(record["tensor"], box, record["swizzle_bytes"], tuple(view), tuple(windows), rounded, *further)
 
 

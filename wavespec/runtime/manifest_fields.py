@@ -87,7 +87,6 @@ _LAUNCH: dict[str, _Field] = {
                 "windows": _Rows(_record(first=int, step=_Number(1), count=_Expression)),
                 "rounded": _OneOf(("tf32",)),
                 "ended": _Number(),
-                "row_run": _Number(1),
                 "row_step": _Number(1),
             },
             tensor=str,

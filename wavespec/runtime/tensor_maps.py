@@ -4,6 +4,7 @@ machines find their boxes."""
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -80,8 +81,8 @@ class _Encoder:
         steps = [1, *(window.step for window in described.windows), 1] if described.windows else [1] * rank
         if described.row_step > 1:
             self._rows = max(range(rank - 1), key=lambda dim: box[dim])
-            runs = box[self._rows] // described.row_run, described.row_run
-            box, rank, steps = (*box[: self._rows], *runs, *box[self._rows + 1 :]), rank + 1, [*steps, 1]
+            rows = described.row_step, box[self._rows] // described.row_step
+            box, rank, steps = (*box[: self._rows], *rows, *box[self._rows + 1 :]), rank + 1, [*steps, 1]
         self._box = (ctypes.c_uint32 * rank)(*reversed(box))
         self._steps = (ctypes.c_uint32 * len(steps))(*reversed(steps))
         self._layout = (_NO_INTERLEAVE, _SWIZZLES[described.swizzle_bytes], _FETCH_256_BYTES, _ZEROS_OUTSIDE)
@@ -100,7 +101,9 @@ class _Encoder:
         ``strides``: in elements, of a tensor that is not contiguous."""
         if 0 in shape:
             return bytes(TENSOR_MAP_BYTES)
-        if (step := self._described.row_step) > 1:  # a dim of rows that far apart, and one of those in between
+        if (
+            step := self._described.row_step
+        ) > 1:  # a dim of rows that far apart, and around it one of those in between
             shape, strides = _split(shape, strides, self._rows, step)
         rank = len(shape)
         sizes, pitches = (ctypes.c_uint64 * (rank + ENDED_DIMS))(), (ctypes.c_uint64 * (rank + ENDED_DIMS))()
@@ -177,8 +180,9 @@ class _Encoder:
 def _split(
     shape: tuple[int, ...], strides: tuple[int, ...], dim: int, step: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A dim as two, the inner one of ``step`` rows, which divide those of the tensor."""
-    shape = (*shape[:dim], shape[dim] // step, step, *shape[dim + 1 :])
-    if strides:
-        strides = (*strides[:dim], strides[dim] * step, *strides[dim:])
-    return shape, strides
+    """A dim as two: around that of every so many-th row, which divides the tensor's, that of the rows in between."""
+    if not strides:
+        strides = tuple(math.prod(shape[number + 1 :]) for number in range(len(shape)))
+    parts = step, shape[dim] // step
+    pitches = strides[dim], strides[dim] * step
+    return (*shape[:dim], *parts, *shape[dim + 1 :]), (*strides[:dim], *pitches, *strides[dim + 1 :])

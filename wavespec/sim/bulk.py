@@ -188,8 +188,8 @@ class BulkUnit:
             axes = [[-1 if other == axis else 1 for other in range(len(box))] for axis in range(len(box))]
             within = [np.arange(extent) for extent in box]
             if (step := op.get("row_step") or 1) > 1:
-                run, at = op.get("row_run") or 1, row_axis(box)
-                within[at] = within[at] // run * step + within[at] % run
+                at = row_axis(box)
+                within[at] = within[at].reshape(-1, step).T.reshape(-1)
             starts = zip(corner, within, axes, strict=True)
             places = [(start + row).reshape(axis) for start, row, axis in starts]
         start = 0 if memory.memory.start is None else self._numbers((memory.memory.start,), thread)[0]
