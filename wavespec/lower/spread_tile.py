@@ -90,7 +90,8 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
     along = [memory for dim, memory, _ in _accessed(kernel) if dim == column]
     width = machine.globals.access_bytes // min((memory.dtype.bytes for memory in along), default=tile.dtype.bytes)
     # Rows that may start anywhere are read element by element, so that lanes had better take neighbours.
-    rows = [(memory.row_divisor, memory.dtype.stored_bits) for memory in along]
+    lines = machine.globals.ends_apart
+    rows = [(memory.row_divisor, memory.dtype.stored_bits) for memory in along if not (lines and memory.is_line)]
     while width > 1 and not all(machine.globals.aligned(divisor, width, bits) for divisor, bits in rows):
         width //= 2
     return width

@@ -157,6 +157,12 @@ def widest_access(memory: Memory, masked: Sequence[str], machine: Machine, *, ch
     return widest
 
 
+def takes_ends_apart(memory: Memory, elements: int, machine: Machine) -> bool:
+    """Whether neighbours of a lane are widest accesses to a tensor of one dim, wherever that ends."""
+    is_wide = elements * memory.dtype.bytes % machine.globals.access_bytes == 0
+    return machine.globals.ends_apart and memory.is_line and not memory.dtype.is_packed and is_wide
+
+
 def read_fragments(
     build: ThreadBuilder,
     memory: Memory,
@@ -194,7 +200,8 @@ def read_fragments(
             for count, offset in turned
         ]
     else:
-        for piece in pieces(memory, coordinates, widest_access(memory, masked, machine), machine, granule=granule):
+        widest = widest_access(memory, masked, machine, checked=takes_ends_apart(memory, granule, machine))
+        for piece in pieces(memory, coordinates, widest, machine, granule=granule):
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
             loaded.append(
                 build.load(

@@ -402,6 +402,7 @@ class _Plan:
             "sides": str(bool(roles.rows) + bool(roles.columns)),
             "sums": str(int(roles.sums)),
             "along": str(int(roles.along)),
+            "line": str(int(all(len(one.shape) < 2 for one in self.spec.tensors.values()))),
             "loops": str(roles.loops),
             "walks": str(int(bool(roles.walked))),
             "ragged": str(int(bool(roles.uniform))),
