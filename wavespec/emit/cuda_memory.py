@@ -104,8 +104,8 @@ class CudaMemory(Emitter):
         """What another workgroup of the cluster has is read at the same place there."""
         memory, size = self.function.memory_of(op), op.result.vector.elements
         type_ = vector_type(memory.dtype, size)
-        if op.get("valid") is not None:
-            self._load_with_end(memory, op, type_)
+        if (valid := op.get("valid")) is not None:
+            self._load_with_end(memory, op, type_, valid)
             return
         zero = self.text.constant(0, type_) if op.get("rank") is None else ""
         if not zero or not op["mask"]:
@@ -124,9 +124,9 @@ class CudaMemory(Emitter):
         self.text.branch(condition, lines, [f"  scf.yield {zero} : {type_}"], head=f"{result} = ", types=[type_])
         self.values[op.result.name] = (Part(result, size),)
 
-    def _load_with_end(self, memory: Memory, op: Op, type_: str) -> None:
+    def _load_with_end(self, memory: Memory, op: Op, type_: str, valid: Expr) -> None:
         """All elements at once where they exist, else each one that does, and zeros."""
-        size, mask, valid = op.result.vector.elements, op["mask"], op["valid"]
+        size, mask = op.result.vector.elements, op["mask"]
 
         def all_() -> None:
             self.text.do(f"scf.yield {self._load_text(memory, op, type_)} : {type_}")
@@ -134,7 +134,7 @@ class CudaMemory(Emitter):
         def some() -> None:
             total, element = self.text.constant(0, type_), mlir_type(memory.dtype)
             for number in range(size):
-                one = self._element_before_end(memory, op, number)
+                one = self._element_where(memory, op["offset"] + number, (*mask, (const(number), valid)))
                 total = self.text.op(f"vector.insert {one}, {total} [{number}] : {element} into {type_}")
             self.text.do(f"scf.yield {total} : {type_}")
 
@@ -144,17 +144,17 @@ class CudaMemory(Emitter):
         self.text.branch(condition, *lines, head=f"{result} = ", types=[type_])
         self.values[op.result.name] = (Part(result, size),)
 
-    def _element_before_end(self, memory: Memory, op: Op, number: int) -> str:
+    def _element_where(self, memory: Memory, offset: Expr, mask: Mask) -> str:
         element = mlir_type(memory.dtype)
 
         def inside() -> None:
-            pointer = self.address(memory, op["offset"] + number)
+            pointer = self.address(memory, offset)
             attributes = f"alignment = {memory.dtype.bytes} : i64, ordering = 0 : i64"
             one = self.text.op(f'"llvm.load"({pointer}) <{{{attributes}}}> : (!llvm.ptr<1>) -> {element}')
             self.text.do(f"scf.yield {one} : {element}")
 
         zero = self.text.constant(0, element)
-        condition = self.indices.holds((*op["mask"], (const(number), op["valid"])))
+        condition = self.indices.holds(mask)
         lines, result = self.function.nested(inside), self.text.name()
         self.text.branch(condition, lines, [f"  scf.yield {zero} : {element}"], head=f"{result} = ", types=[element])
         return result
@@ -210,8 +210,8 @@ class CudaMemory(Emitter):
 
         def whole() -> None:
             for op, name, names in zip(stores, wholes, elements, strict=True):
-                if self.function.memory_of(op).is_line and op["valid"] is not None:
-                    self._store_with_end(op, name, names)
+                if self.function.memory_of(op).is_line and (valid := op["valid"]) is not None:
+                    self._store_with_end(op, name, names, valid)
                 else:
                     store(op, 0, name, len(names))
 
@@ -222,9 +222,9 @@ class CudaMemory(Emitter):
 
         return Forms(tuple((left_over, const(1)) for left_over in rows), whole, apart)
 
-    def _store_with_end(self, op: Op, whole: str, elements: Sequence[str]) -> None:
+    def _store_with_end(self, op: Op, whole: str, elements: Sequence[str], valid: Expr) -> None:
         """All elements at once where they exist, else each one that does."""
-        memory, mask, valid, size = self.function.memory_of(op), op["mask"], op["valid"], len(elements)
+        memory, mask, size = self.function.memory_of(op), op["mask"], len(elements)
         with self.function.when((*mask, (const(size - 1), valid))):
             self._store_text(op, memory, op["offset"], whole, size)
         if size == 1:

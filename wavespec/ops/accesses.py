@@ -12,6 +12,7 @@ from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.thread import Mask, ThreadBuilder
+from wavespec.ops.line_ends import takes_ends_apart
 from wavespec.ops.small_floats import converted
 from wavespec.ops.turned_blocks import PairedRows, TurnedBlocks, blocks_across, paired_rows, regroup, stored_together
 from wavespec.targets.machine import Machine
@@ -155,12 +156,6 @@ def widest_access(memory: Memory, masked: Sequence[str], machine: Machine, *, ch
         if memory.shape[-1].divisor % unit:
             widest = 1
     return widest
-
-
-def takes_ends_apart(memory: Memory, elements: int, machine: Machine) -> bool:
-    """Whether neighbours of a lane are widest accesses to a tensor of one dim, wherever that ends."""
-    is_wide = elements * memory.dtype.bytes % machine.globals.access_bytes == 0
-    return machine.globals.ends_apart and memory.is_line and not memory.dtype.is_packed and is_wide
 
 
 def read_fragments(

@@ -13,9 +13,10 @@ from wavespec.ir.expr import Expr, const, less, loose_part, minimum
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.quotients import settled
 from wavespec.ir.thread import Mask
-from wavespec.ops.accesses import Coordinates, is_aligned, takes_ends_apart
+from wavespec.ops.accesses import Coordinates, is_aligned
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.index_map import index_of
+from wavespec.ops.line_ends import takes_ends_apart
 from wavespec.targets.machine import Machine
 
 
