@@ -1,4 +1,4 @@
-"""A tensor and neighbours of one lane in; whether these are widest accesses even where the tensor ends within one, out."""
+"""A tensor and neighbours of a lane in; whether these are widest accesses though the tensor may end within one, out."""
 
 from __future__ import annotations
 
