@@ -91,7 +91,8 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
     width = machine.globals.access_bytes // min((memory.dtype.bytes for memory in along), default=tile.dtype.bytes)
     # What lanes read in two accesses the first one brings into the cache; half sectors that are written are twice as many.
     written = {op["memory"] for op in kernel.walk() if op.is_(WRITE)}
-    widest = max((memory.dtype.bytes for memory in along if memory.name in written), default=1)
+    results = [memory for memory in along if memory.space == "global" and memory.name in written]
+    widest = max((memory.dtype.bytes for memory in results), default=1)
     width = min(width, machine.globals.access_bytes // widest)
     # Rows that may start anywhere are read element by element, so that lanes had better take neighbours.
     lines = machine.globals.ends_apart
