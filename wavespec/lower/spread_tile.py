@@ -89,7 +89,7 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
         return machine.globals.access_bytes // min(memory.dtype.bytes for memory in around)
     along = [memory for dim, memory, _ in _accessed(kernel) if dim == column]
     width = machine.globals.access_bytes // min((memory.dtype.bytes for memory in along), default=tile.dtype.bytes)
-    # What lanes read in two accesses the first one brings into the cache; half sectors that are written are twice as many.
+    # What lanes read in two accesses the first one brings into the cache; of what is written half sectors are two.
     written = {op["memory"] for op in kernel.walk() if op.is_(WRITE)}
     results = [memory for memory in along if memory.space == "global" and memory.name in written]
     widest = max((memory.dtype.bytes for memory in results), default=1)

@@ -195,7 +195,7 @@ MEANINGS: dict[str, Meaning] = {
 """A row for each row of `FUNCTIONS` in `wavespec/schema/ops/elementwise.py`."""
 FAST: dict[str, Callable[..., Value]] = {"tanh": functions.fast_tanh, "exp": functions.fast_exp}
 """Fewer steps for functions that may be approximate, a row for each name that `fast_math` takes."""
-_QUOTIENTS: dict[str, Callable[..., Value]] = {"div": Steps.ratio, "reciprocal": lambda steps, x: steps.ratio(1.0, x)}
+_QUOTIENTS: dict[str, Callable[..., Value]] = {"div": Steps.ratio, "reciprocal": functions.close_reciprocal}
 """Quotients that may be off by two units in the last place of f32."""
 _INTERNAL = {**ranks.STEPS, **parts_of_numbers.STEPS, **{word: _plain(word) for word in OF_NUMBERS.values()}}
 

@@ -147,6 +147,10 @@ def reciprocal(steps: Steps, x: Value) -> Value:
     return steps("div", 1.0, x)
 
 
+def close_reciprocal(steps: Steps, x: Value) -> Value:
+    return steps.ratio(1.0, x)
+
+
 def cbrt(steps: Steps, x: Value) -> Value:
     """A third of the logarithm gives the root to some digits; Newton's step doubles them."""
     size = steps("abs", x)

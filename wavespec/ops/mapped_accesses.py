@@ -51,12 +51,12 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
     wider = _wider_pieces(pieces) if is_shared and not is_one_lane else {}
     whole: dict[MappedPiece, Value] = {}
     for key, group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid)):
-        width, offset, mask, valid = key
+        width = key[0]
         if key not in once or not is_shared:
             around, at = wider.get(key, (MappedPiece(0, *key), 0))
             if around not in whole or not is_shared:
                 where = memory.name, memory.dtype, around.width, around.offset
-                whole[around] = context.build.load(*where, mask=mask, valid=around.valid, hint=name)
+                whole[around] = context.build.load(*where, mask=around.mask, valid=around.valid, hint=name)
             one = context.build.slice(whole[around], at, width, name) if around.width > width else whole[around]
             word = math.gcd(width, per_word) if is_shared and not is_one_lane else width
             once[key] = context.build.pack([context.build.slice(one, at, word, name) for at in range(0, width, word)])
@@ -74,7 +74,9 @@ def _wider_pieces(pieces: Sequence[MappedPiece]) -> dict[_Key, tuple[MappedPiece
     found: dict[_Key, tuple[MappedPiece, int]] = {}
     for width, offset, mask, valid in keys:
         for other in sorted(keys, key=lambda key: -key[0]):
-            at = offset.beyond(other[1]) if other[0] > width and other[2] == mask and valid is other[3] is None else None
+            at = (
+                offset.beyond(other[1]) if other[0] > width and other[2] == mask and valid is other[3] is None else None
+            )
             if at is not None and 0 <= at <= other[0] - width:
                 found[width, offset, mask, valid] = MappedPiece(0, *other), at
                 break
