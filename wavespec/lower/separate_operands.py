@@ -24,9 +24,9 @@ class SeparateOperands(Pass):
     Before: products of different instructions, and other operations, may use the result of one read.
     After:  each way has a read of its own, one behind the other.  Products read operands as their instruction wants
             them: staged, step by step, in its layout and of its type.  ``direct`` marks the read of the others, which
-            is not staged, unless waves lay down an operand that is computed from it.  It marks as well, outside of
-            loops, the read of a tile that no product takes, where products take other tiles of the same staged tensor:
-            as of one that is added to a product of it.
+            is not staged, unless waves lay down an operand that is computed from it.  Where waves only copy it marks as
+            well, outside of loops, the read of a tile that no product takes, where products take other tiles of the
+            same staged tensor: as of one that is added to a product of it.  Where all waves copy, they read wide rows.
     """
 
     name: ClassVar[str] = "separate-operands"
@@ -39,7 +39,7 @@ class SeparateOperands(Pass):
             for value, way in _uses(op, machine):
                 ways.setdefault(value.name, {})[way] = None
         several = {name: sorted(every, key=_OTHER.__eq__) for name, every in ways.items() if len(every) > 1}
-        kernel = _with_direct_reads(kernel, ways, machine)
+        kernel = _with_direct_reads(kernel, ways, machine) if kernel.distribution.roles.producers else kernel
         reads = [op for op in kernel.walk() if op.is_(READ) and op.result.name in several]
         if not reads:
             return kernel
