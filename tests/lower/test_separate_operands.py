@@ -55,4 +55,6 @@ def test_what_is_added_to_a_product_of_the_same_staged_tensor_is_read_where_it_i
     found = staged.after(SeparateOperands(), NVIDIA, OPERANDS + MMA + again)
     assert "%same = read {" in found
     assert [line.split()[0] for line in found.splitlines() if "direct = true" in line] == ["%same"]
-    assert "direct" not in copied.after(SeparateOperands(), NVIDIA, OPERANDS + MMA + again), "all waves copy"
+    small = copied.changed(("plan", "split workgroup M 64 0\n    split loop K 64 0\n    plan"))
+    assert "direct" not in small.after(SeparateOperands(), NVIDIA, OPERANDS + MMA + again), "all waves copy 8 KiB"
+    assert "direct" in copied.after(SeparateOperands(), NVIDIA, OPERANDS + MMA + again), "nothing says how much it is"
