@@ -115,6 +115,11 @@ def test_parts_of_a_line_are_read_by_widest_accesses_wherever_it_ends(n: int) ->
     assert widths(lowered(parts), "x") == {8}
 
 
+def test_a_spec_for_which_parts_are_for_all_sizes_has_them_as_a_case() -> None:
+    promised = loads(NORM.replace("dims: {N: {}}", "dims: {N: {min: 131072}}"))
+    assert [len(case.kernels) for case in cases_for_target(promised, "sm_90")] == [2, 2, 2, 2, 1]
+
+
 def test_taps_that_a_wider_access_has_are_taken_from_it() -> None:
     """Of eight results a lane reads their own elements at once, and three in front of these."""
     kernel = lowered(loads(TAPS))

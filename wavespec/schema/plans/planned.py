@@ -169,6 +169,7 @@ class _Plan:
     ) -> Iterator[tuple[tuple[Expression, ...], _Plan, _Entry]]:
         """The entries that some call takes, each with its conditions and its plan; the last one has no conditions."""
         before: list[tuple[Expression, ...]] = []
+        is_complete = False
         for plan, entry in candidates:
             conditions = plan._conditions(entry, table)
             if not all(conditions) or not plan._takes(entry, limits):
@@ -179,7 +180,11 @@ class _Plan:
             dims = narrowed_dims(plan.spec.dims | plan.spec.numbers, when, {})
             if isinstance(dims, Expression) or any(are_implied(one, when, dims, {}) for one in before):
                 continue
-            before.append(when)
+            if when and is_complete:
+                continue
+            # What is for all sizes of a spec is one kernel: one of parts, which is several, needs another behind it.
+            is_complete = "parts" in entry.get("schedule", {}) and are_implied(when, (), plan.spec.dims, {})
+            before += [] if is_complete else [when]
             yield when, plan, entry
             if not when:
                 return
