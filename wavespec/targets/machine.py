@@ -73,6 +73,8 @@ class GlobalMemory:
     reads_around: bool = False
     """Whether a wide aligned access may be read of which a tensor has one element: what is around it is there to be
     read, and rows that start anywhere are faster so than element by element."""
+    ends_apart: bool = False
+    """Whether accesses are wide where a tensor of one dim may end in one, whose elements are accessed one by one."""
     alignment_bytes: int = 0
     """What a wide access has to be aligned to; 0 = its own width."""
     range_checked: bool = False
