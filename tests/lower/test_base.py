@@ -102,6 +102,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
     assert others[0] == {
         *(
             "match-operands",
+            "powers-by-products",
             "choose-waves",
             "join-waves",
             "skip-nan",

@@ -46,6 +46,7 @@ from wavespec.lower.peel_waves import PeelWaves
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
+from wavespec.lower.powers_by_products import PowersByProducts
 from wavespec.lower.promote_shared import PromoteShared
 from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.lower.read_once import ReadOnce
@@ -124,6 +125,7 @@ PASSES: tuple[Pass, ...] = (
     ShareResults(),
     MeetOnce(),
     PadReads(),
+    PowersByProducts(),
     FuseProducts(),
     LimitCode(),
     TileToThread(),

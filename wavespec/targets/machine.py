@@ -200,6 +200,8 @@ class Machine:
     """Barriers that a workgroup has, for all of its waves or for some."""
     packed_products: tuple[str, ...] = ()
     """Types of fewer bits than f32 whose elements an instruction multiplies, several at a time."""
+    packed_extremes: tuple[str, ...] = ()
+    """Types of fewer bits than f32 of which an instruction finds the larger or smaller ones of two words; NaN stays."""
     widened_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Types of 8 bits and less of which two are made numbers of 16 bits at a time: by an instruction, and what it calls
     them, or where that is empty by their bits."""
