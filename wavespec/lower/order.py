@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wavespec.lower.announce_columns import AnnounceColumns
+from wavespec.lower.announce_copies import AnnounceCopies
 from wavespec.lower.announce_rows import AnnounceRows
 from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
@@ -72,6 +73,7 @@ from wavespec.lower.split_k import SplitK
 from wavespec.lower.split_loops import SplitLoops
 from wavespec.lower.split_operands import SplitOperands
 from wavespec.lower.split_reduction import SplitReduction
+from wavespec.lower.spread_announcements import SpreadAnnouncements
 from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.strip_tiles import StripTiles
 from wavespec.lower.sum_apart import SumApart
@@ -152,6 +154,8 @@ PASSES: tuple[Pass, ...] = (
     SkipZeros(),
     SkipRows(),
     SumBiasOnce(),
+    AnnounceCopies(),
+    SpreadAnnouncements(),
     AnnounceRows(),
     AnnounceColumns(),
     HoistInvariants(),
