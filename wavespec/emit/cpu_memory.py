@@ -10,6 +10,7 @@ from wavespec.emit.bound_checks import all_inside, fits_32_bits, is_bounded, of_
 from wavespec.emit.element_runs import ElementRun, ElementRuns, run_of
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
+from wavespec.emit.looked_up_runs import LookedUpRuns
 from wavespec.emit.masked_words import MaskedWords, are_words
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.places_inside import PlacesInside
@@ -46,6 +47,7 @@ class CpuMemory(Emitter):
         self.lanes, self.buffers = lanes, buffers
         self.addresses: dict[str, str] = {}
         self.zeros = self.row_of_zeros = ""
+        self.looked_up = LookedUpRuns(function, self.indices)
         masked_bits = self.machine.masked_bits if self.machine.element_masks else 64
         self.elements = ElementRuns(
             self.text, self.indices, masked_bits, masks_are_vectors=bool(self.machine.masked_bits)
@@ -310,6 +312,13 @@ class CpuMemory(Emitter):
             several = ops[at : at + max(1, self.machine.vector_bytes // dtype.bytes)]
             alone = all(op.result.vector.elements == 1 for op in several)
             run = run_of(several, dtype.bytes, self.indices) if alone and len(several) > 1 else None
+            looked_up = self.looked_up.run_of(several, dtype.bytes) if alone and run is None else None
+            if looked_up is not None:
+                memory = self.function.memory_of(ops[at])
+                name = self.looked_up.load(looked_up, ops[at], self._start(memory), self._zeros)
+                self._lanes_of(name, ops[at : at + looked_up.length])
+                at += looked_up.length
+                continue
             if run is None:
                 left.append(ops[at])
                 at += 1
@@ -328,12 +337,16 @@ class CpuMemory(Emitter):
             names = [f"{result}#{number}" for number in range(len(runs))]
         else:
             names = [self._run(run, several[0]) for run, several in runs]
-        for name, (run, several) in zip(names, runs, strict=True):
-            dtype = several[0].result.vector.dtype
-            types = f"{vector_type(dtype, 1)} from {vector_type(dtype, run.length)}"
-            for number, op in enumerate(several):
-                self.values[op.result.name] = (Part(self.text.op(f"vector.extract {name}[{number}] : {types}"), 1),)
+        for name, (_, several) in zip(names, runs, strict=True):
+            self._lanes_of(name, several)
         return left
+
+    def _lanes_of(self, name: str, loads: Sequence[Op]) -> None:
+        """Have each load be a lane of a vector."""
+        dtype = loads[0].result.vector.dtype
+        types = f"{vector_type(dtype, 1)} from {vector_type(dtype, len(loads))}"
+        for number, op in enumerate(loads):
+            self.values[op.result.name] = (Part(self.text.op(f"vector.extract {name}[{number}] : {types}"), 1),)
 
     def _run(self, run: ElementRun, first: Op) -> str:
         memory = self.function.memory_of(first)

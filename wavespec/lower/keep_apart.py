@@ -51,7 +51,9 @@ def _only_counts(kernel: Kernel) -> bool:
     if math.prod(extent.high or _MOST_IN_TURN + 1 for extent in kernel.grid) > _MOST_IN_TURN:
         return False
     writes = [op for op in kernel.walk() if op.is_(WRITES_MEMORY)]
-    counts = (op.is_(ATOMIC) and op["function"] == "add" and op.operands[0].vector.dtype.kind in _INTEGERS for op in writes)
+    counts = (
+        op.is_(ATOMIC) and op["function"] == "add" and op.operands[0].vector.dtype.kind in _INTEGERS for op in writes
+    )
     return bool(writes) and all(counts) and not any(op.is_(MMA) for op in kernel.walk())
 
 
