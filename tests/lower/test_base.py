@@ -123,5 +123,5 @@ def test_passes_say_which_machines_they_are_for() -> None:
         *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan", "multiply-in-pairs"),
         *("peel-waves", "share-quotients", "join-remainders", "reduce-together", "announce-rows", "walk-rows"),
         *("announce-columns", "announce-copies", "spread-announcements", "turn-runs", "cut-tiles"),
-        "sum-bias-once",
+        *("store-at-once", "sum-bias-once"),
     }

@@ -23,6 +23,8 @@ from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, DOT, ELEMENTWISE, LOAD, M
 
 _ZERO_ACCESSES = 4
 """Accesses side by side that may read zeros together."""
+_APART = range(2, 5)
+"""Elements from one to the next that are loaded with what lies between: vectors and shuffles, fewer than elements."""
 _ROW_OF_ZEROS = 2048
 """Bytes of a row that products may read: 512 elements of f32."""
 # Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
@@ -350,7 +352,18 @@ class CpuMemory(Emitter):
 
     def _run(self, run: ElementRun, first: Op) -> str:
         memory = self.function.memory_of(first)
-        return self.elements.load(run, memory.dtype, self._start(memory), self._zeros)
+        dtype, start = memory.dtype, self._start(memory)
+        if run.apart // dtype.bytes not in _APART or run.apart % dtype.bytes:
+            return self.elements.load(run, dtype, start, self._zeros)
+        zeros, all_ = self._zeros(), self.elements.has_all(run)
+        if not all_:
+            return self.elements.load_apart(run, dtype, start)
+        return self.function.either(
+            all_,
+            lambda: [self.elements.load_apart(run, dtype, start)],
+            lambda: [self.elements.load(run, dtype, start, lambda: zeros)],
+            [vector_type(dtype, run.length)],
+        )
 
     def _address_or_zeros(
         self, memory: Memory, offset: Expr, mask: Mask, zeros: Callable[[], str], depth: int | None = None

@@ -75,6 +75,7 @@ from wavespec.lower.split_operands import SplitOperands
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.spread_announcements import SpreadAnnouncements
 from wavespec.lower.stage_operands import StageOperands
+from wavespec.lower.store_at_once import StoreAtOnce
 from wavespec.lower.strip_tiles import StripTiles
 from wavespec.lower.sum_apart import SumApart
 from wavespec.lower.sum_bias_once import SumBiasOnce
@@ -153,6 +154,7 @@ PASSES: tuple[Pass, ...] = (
     ShortenSums(),
     SkipZeros(),
     SkipRows(),
+    StoreAtOnce(),
     SumBiasOnce(),
     AnnounceCopies(),
     SpreadAnnouncements(),
