@@ -178,20 +178,15 @@ class ElementRuns:
         start = self._add(start, run.places.rest[0])
         count, every, bits = run.length, run.apart // dtype.bytes, _bits(run, dtype)
         last = (count - 1) * every + 1 - count
-        begins = [min(count * number, last) for number in range(every)]
-        name = ""
-        for number, begin in enumerate(begins):
+        name, lanes = "", list(range(count))
+        for number, begin in enumerate(min(count * number, last) for number in range(every)):
             pointer = self.text.op(f"llvm.inttoptr {self._add(start, const(begin * dtype.bytes))} : i64 to !llvm.ptr")
-            vector = self.text.op(f'"llvm.load"({pointer}) <{{alignment = {dtype.bytes} : i64}}> : (!llvm.ptr) -> {bits}')
-            if not number:
-                name, taken = vector, [every * lane if every * lane < count else 0 for lane in range(count)]
-                continue
-            here = range(count * number, count * (number + 1))
-            if number == 1:
-                lanes = [count + every * lane - begin if every * lane in here else taken[lane] for lane in range(count)]
-            else:
-                lanes = [count + every * lane - begin if every * lane in here else lane for lane in range(count)]
-            name = self.text.op(f"vector.shuffle {name}, {vector} {lanes} : {bits}, {bits}")
+            how = f"<{{alignment = {dtype.bytes} : i64}}>"
+            vector = self.text.op(f'"llvm.load"({pointer}) {how} : (!llvm.ptr) -> {bits}')
+            here = [count * number <= every * lane < count * (number + 1) for lane in lanes]
+            before = [every * lane % count if number == 1 else lane for lane in lanes]
+            taken = [count + every * lane - begin if here[lane] else before[lane] for lane in lanes]
+            name = self.text.op(f"vector.shuffle {name}, {vector} {taken} : {bits}, {bits}") if name else vector
         type_ = vector_type(dtype, count)
         return name if bits == type_ else self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wavespec.emit.function import Function
 from wavespec.emit.indices import Indices, is_natural, is_wide
 from wavespec.emit.registers import vector_type
-from wavespec.ir.expr import Expr, const, symbol, total
+from wavespec.ir.expr import Expr, const, total
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.thread_ops import BIND, SLICE
 
@@ -74,11 +74,13 @@ class LookedUpRuns:
         parts = self.indices.distributed(places[0])
         own = [part for part in parts if not part.symbols.isdisjoint(vectors)]
         sides = [side for pair in checks for side in pair]
-        if not own or None in numbers or not all(_is_simple(one, vectors) for one in (*own, *sides)):
+        known_numbers = tuple(number for number in numbers if number is not None)
+        is_simple = all(_is_simple(one, vectors) for one in (*own, *sides))
+        if not own or len(known_numbers) < len(ops) or not is_simple:
             return None
         shared = total((part, 1) for part in parts if part.symbols.isdisjoint(vectors))
         found = tuple(_Check(left, right, lanes) for (left, right), lanes in checks.items())
-        return LookedUpRun(len(ops), shared, total((part, 1) for part in own), tuple(map(int, numbers)), found, vectors)
+        return LookedUpRun(len(ops), shared, total((part, 1) for part in own), known_numbers, found, vectors)
 
     def _canonical(
         self, op: Op, lane: int, length: int, vectors: dict[str, tuple[Value, int]]

@@ -1,9 +1,10 @@
-"""Thread kernel in, thread kernel out: the rows that the next tile of sums takes a copy of are announced beside products."""
+"""Thread kernel in, thread kernel out: rows that the next tile of sums has copied are announced beside products."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import ClassVar
 
 from wavespec.ir.expr import Expr, const
@@ -63,7 +64,7 @@ def _hints(copy: Op, product: Op, panels: Op, outer: Op, kernel: Kernel, inputs:
         return ()
     following = {outer["induction"]: kernel.symbol(outer["induction"]) + outer["step"]}
     ahead = {op["offset"].substitute(following) - op["offset"] for op in loads}
-    apart = {after["offset"] - before["offset"] for before, after in zip(loads, loads[1:], strict=False)}
+    apart = {after["offset"] - before["offset"] for before, after in pairwise(loads)}
     counted = {loop["induction"] for loop in (outer, panels, copy)}
     if len(ahead) > 1 or len(apart) > 1 or any(not one.symbols.isdisjoint(counted) for one in (*ahead, *apart)):
         return ()

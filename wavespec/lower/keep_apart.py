@@ -26,7 +26,7 @@ class KeepApart(Pass):
     Before: stores that combine have ``apart``, the axes of the grid along which workgroups have elements of their own.
     After:  the grid has one workgroup along each of the others, which goes through the tiles there in a loop.
     Cases:  workgroups on processors that do nothing but count, of which there are few, are one: what a workgroup alone
-            adds to integers needs no indivisible steps, which take five times as long, and longer where others add, too.
+            adds to integers needs no indivisible steps, which take five times as long, and more where others add, too.
     """
 
     name: ClassVar[str] = "keep-apart"

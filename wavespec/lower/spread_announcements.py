@@ -1,4 +1,4 @@
-"""Thread kernel in, thread kernel out: what is announced in front of a loop of products is announced a row at a time."""
+"""Thread kernel in, thread kernel out: what is announced in front of products is announced a row at a time."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _STEPS: Final = 8
 
 
 class _Rows(NamedTuple):
-    """Announcements of one memory: what the first of ``count`` rows begins with, how far each is from the one before."""
+    """Announcements of one memory: those of the first of ``rows`` rows, and how far each is from the one before."""
 
     first: tuple[Op, ...]
     apart: Expr
-    count: int
+    rows: int
 
 
 class SpreadAnnouncements(Pass):
     """Announce rows one after another while products are made, where all of them were announced in front of these.
 
     Before: a loop of products in vector registers begins with as many ``prefetch`` as its tile of sums has lines.
-    After:  the loop begins with some steps for each row, in front of which that row is announced; rows that there are no
-            steps for are announced before.  A core waits for few lines at a time: with all of a tile on their way, the
-            operands that products wait for, which are in a nearer cache, queue behind these.
+    After:  the loop begins with some steps for each row, in front of which that row is announced; rows that there are
+            no steps for are announced before.  A core waits for few lines at a time: with all of a tile on their way,
+            the operands that products wait for, which are in a nearer cache, queue behind these.
     Cases:  products that keep something beside their sums add that up at the end of a loop, and tile registers keep
             sums in one loop; both stay as they are.
     """
@@ -54,7 +54,7 @@ class SpreadAnnouncements(Pass):
                 rows = _rows(hints)
                 if not rows:
                     continue
-                row = symbol(fresh("row"), 0, rows[0].count - 1)
+                row = symbol(fresh("row"), 0, rows[0].rows - 1)
                 added.append(row)
                 taken = {id(hint) for hint in hints if any(hint["memory"] == one.first[0]["memory"] for one in rows)}
                 before = (one for one in ops[:at] if id(one) not in taken)
@@ -93,16 +93,16 @@ def _rows(hints: Sequence[Op]) -> list[_Rows]:
             if len(ways) == 1:
                 found.append(_Rows(tuple(own[:lines]), ways.pop(), len(own) // lines))
                 break
-    return [one for one in found if one.count == found[0].count]
+    return [one for one in found if one.rows == found[0].rows]
 
 
 def _row_by_row(loop: Op, rows: Sequence[_Rows], index: Expr, row: Expr, fresh: Callable[[str], str]) -> tuple[Op, ...]:
     """Rows that there are no steps for, loops over steps in one over the other rows, and the loop over what is left."""
     piece, one = const(_STEPS) * loop["step"], const(1)
-    pieces = minimum(loop["upper"] // piece, rows[0].count)
+    pieces = minimum(loop["upper"] // piece, rows[0].rows)
     hints = tuple(hint.with_(offset=hint["offset"] + row * of.apart) for of in rows for hint in of.first)
     over = {"induction": row.args[0], "lower": const(0), "upper": pieces, "step": one, "unroll": 1}
-    rest = attribute_pairs({**over, "lower": pieces, "upper": const(rows[0].count)})
+    rest = attribute_pairs({**over, "lower": pieces, "upper": const(rows[0].rows)})
     announced = Op("for", (), (), rest, Region((), hints, ()), loop.span)
 
     def renamed(values: Sequence[Value]) -> tuple[Value, ...]:

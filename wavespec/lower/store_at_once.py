@@ -1,4 +1,4 @@
-"""Thread kernel in, thread kernel out: the sums of a loop of products are stored before the next loop needs registers."""
+"""Thread kernel in, thread kernel out: sums of a loop of products are stored before the next one needs registers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class StoreAtOnce(Pass):
     """Add the sums of a loop of products to memory right behind it, where other loops of products follow.
 
     Before: several loops of products, then all that goes to memory of their sums, each of which fill the registers.
-    After:  what is added to memory of each is so right behind it: else all but the last one wait on the stack, from where
-            LLVM takes some of them in every step of the others.
+    After:  what is added to memory of each is so right behind it: else all but the last one wait on the stack, from
+            where LLVM takes some of them in every step of the others.
     Cases:  what something in between reads or writes, or says the place of, stays where it is.
     """
 
