@@ -48,7 +48,9 @@ def _at_once(ops: tuple[Op, ...]) -> tuple[Op, ...]:
             continue
         cut = ops[start] if ops[start].is_(SLICE) else None
         loop = start if cut is None else made.get(cut.operands[0].name, start)
-        if loop in loops[:-1] and not _meets(op, ops[loop + 1 : at]):
+        own = {id(one) for one in behind[loop]}
+        between = [one for one in ops[loop + 1 : at] if id(one) not in own]
+        if loop in loops[:-1] and not _meets(op, between):
             behind[loop] += [op] if cut is None else [cut, op]
     moved = {id(op) for own in behind.values() for op in own}
     if not moved:
@@ -58,8 +60,8 @@ def _at_once(ops: tuple[Op, ...]) -> tuple[Op, ...]:
 
 
 def _meets(store: Op, between: Sequence[Op]) -> bool:
-    """Whether something else than sums of other places is done to the memory of a store, or says where that is."""
+    """Whether anything is done to the memory of a store, or says where that is."""
     inside = [one for op in between for one in op.walk()]
     named = {op["symbol"] for op in inside if op.is_(NAMES_A_SYMBOL)}
-    others = (op for op in inside if op.get("memory") == store["memory"] and not op.is_(PREFETCH))
-    return not named.isdisjoint(store.symbols) or any(not op.is_(ACCUMULATE) for op in others)
+    meeting = (op for op in inside if op.get("memory") == store["memory"] and not op.is_(PREFETCH))
+    return not named.isdisjoint(store.symbols) or any(meeting)
