@@ -43,7 +43,9 @@ class AnnounceCopies(Pass):
                 copies = [copy for copy in ops[:at] if copy.is_(FOR)]
                 if outer.operands or panels.operands or not panels.is_(FOR) or not copies:
                     continue
-                product = next((one for one in panels.body.ops if one.is_(FOR) and can_be_cut(one, machine)), None)
+                product = next(
+                    (one for one in panels.body.ops if one.is_(FOR) and can_be_cut(one, kernel, machine)), None
+                )
                 hints = () if product is None else _hints(copies[-1], product, panels, outer, kernel, inputs)
                 if product is not None and hints:
                     place = panels.body.ops.index(product)

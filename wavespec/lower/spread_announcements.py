@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
 from wavespec.ir.rewriting import copied, substituted
-from wavespec.ir.thread_ops import FOR, MMA, PREFETCH
+from wavespec.ir.thread_ops import FOR, LOAD, MMA, PREFETCH
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope
 from wavespec.targets.machine import Machine
@@ -34,8 +34,8 @@ class SpreadAnnouncements(Pass):
     After:  the loop begins with some steps for each row, in front of which that row is announced; rows that there are
             no steps for are announced before.  A core waits for few lines at a time: with all of a tile on their way,
             the operands that products wait for, which are in a nearer cache, queue behind these.
-    Cases:  products that keep something beside their sums add that up at the end of a loop, and tile registers keep
-            sums in one loop; both stay as they are.
+    Cases:  products that keep something beside their sums add that up at the end of a loop, tile registers keep sums in
+            one loop, and addresses of rows in a tensor are chosen around one; all of them stay as they are.
     """
 
     name: ClassVar[str] = "spread-announcements"
@@ -50,7 +50,7 @@ class SpreadAnnouncements(Pass):
         def change(op: Op) -> tuple[Op, ...]:
             ops = op.body.ops
             for at, loop in enumerate(ops):
-                hints = _hints(ops[:at]) if loop.is_(FOR) and can_be_cut(loop, machine) else ()
+                hints = _hints(ops[:at]) if loop.is_(FOR) and can_be_cut(loop, kernel, machine) else ()
                 rows = _rows(hints)
                 if not rows:
                     continue
@@ -66,7 +66,9 @@ class SpreadAnnouncements(Pass):
         return replace(kernel.with_symbols(*added), body=body) if added else kernel
 
 
-def can_be_cut(loop: Op, machine: Machine) -> bool:
+def can_be_cut(loop: Op, kernel: Kernel, machine: Machine) -> bool:
+    if any(kernel.memory(op["memory"]).space == "global" for op in loop.body.ops if op.is_(LOAD)):
+        return False
     products = [op for op in loop.body.ops if op.is_(MMA)]
     if len(products) != 1 or len(loop.operands) != 1 or loop["unroll"] != 1 or loop.get("goes_on") is not None:
         return False
