@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import torch
 
-from wavespec.pipeline import best_variant, build
+from wavespec.pipeline import best_variant, build, lower
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.cases import case_for_sizes, cases_for_target
@@ -51,8 +51,11 @@ def test_what_is_outside_is_not_counted(bins: str, count: int, threads: int) -> 
     assert torch.equal(counts, wanted.int())
 
 
-def test_one_workgroup_has_a_million_numbers() -> None:
+def test_one_workgroup_has_sixty_four_million_numbers() -> None:
     """More of them are shared out, and combined in indivisible steps."""
     cases = cases_for_target(spec("{}"), "cpu")
-    few, many = (case_for_sizes(cases, {"N": number, "B": 100}) for number in (1 << 20, (1 << 20) + 1))
+    few, many = (case_for_sizes(cases, {"N": number, "B": 100}) for number in (1 << 26, (1 << 26) + 1))
     assert few is not many
+    alone, shared_out = (lower(case.kernels[-1], best_variant("cpu")).grid for case in (few, many))
+    assert all(extent.high == 1 for extent in alone)
+    assert not all(extent.high == 1 for extent in shared_out)

@@ -46,7 +46,7 @@ SPILLS = {
     "attention_paged": {7: 32},
     "attention_ragged_causal": {0: 44},
     "conv2d_grouped_f32": {3: 176},
-    "conv2d_nhwc": {23: 32},
+    "conv2d_nhwc": {27: 32},
     "cross_entropy": {4: 8, 6: 8},
     "dropout_bf16": {2: 16},
     "dropout_f16": {2: 16},
@@ -62,8 +62,8 @@ SPILLS = {
     "linear_silu_f16": {11: 16, 25: 8, 26: 16, 27: 220, 30: 8},
     "log_softmax": {10: 40},
     "softmax": {2: 12, 10: 24, 15: 32},
-    "softmax_bf16": {3: 72, 12: 12},
-    "softmax_f16": {3: 72},
+    "softmax_bf16": {1: 12, 12: 12},
+    "softmax_f16": {},
     "sparsemax": {6: 8, 7: 16, 12: 52},
 }
 """Bytes, by the case; of f16 those of bf16, unless it has its own.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its

@@ -102,6 +102,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
     assert others[0] == {
         *(
             "match-operands",
+            "powers-by-products",
             "choose-waves",
             "join-waves",
             "skip-nan",
@@ -123,6 +124,6 @@ def test_passes_say_which_machines_they_are_for() -> None:
         *("strip-tiles", "split-chains", "sum-apart", "serialize-waves", "drop-checks", "skip-zeros", "skip-rows"),
         *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan", "multiply-in-pairs"),
         *("peel-waves", "share-quotients", "join-remainders", "reduce-together", "announce-rows", "walk-rows"),
-        *("announce-columns", "turn-runs", "cut-tiles"),
-        "sum-bias-once",
+        *("announce-columns", "announce-copies", "spread-announcements", "turn-runs", "cut-tiles"),
+        *("store-at-once", "sum-bias-once"),
     }

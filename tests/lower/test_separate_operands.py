@@ -49,8 +49,12 @@ def test_what_is_used_by_no_product_stays() -> None:
 
 
 def test_what_is_added_to_a_product_of_the_same_staged_tensor_is_read_where_it_is() -> None:
-    staged = PRODUCTS.changed(("global input", "global input staged"))
+    copied = PRODUCTS.changed(("global input", "global input staged"))
+    staged = copied.changed(("stages 1 group 0", "stages 2 group 0 roles 1 together 0 0"))
     again = '    %same = read {memory = "a"} : tile<M, K, f16>\n    %wide = cast %same : tile<M, K, f32>\n'
     found = staged.after(SeparateOperands(), NVIDIA, OPERANDS + MMA + again)
     assert "%same = read {" in found
     assert [line.split()[0] for line in found.splitlines() if "direct = true" in line] == ["%same"]
+    small = copied.changed(("plan", "split workgroup M 64 0\n    split loop K 64 0\n    plan"))
+    assert "direct" not in small.after(SeparateOperands(), NVIDIA, OPERANDS + MMA + again), "all waves copy 8 KiB"
+    assert "direct" in copied.after(SeparateOperands(), NVIDIA, OPERANDS + MMA + again), "nothing says how much it is"

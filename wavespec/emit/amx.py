@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from wavespec.emit.cpu_lanes import CpuLanes
-from wavespec.emit.cpu_memory import local_memory
 from wavespec.emit.cpu_products import CpuProducts
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
+from wavespec.emit.zeros import local_memory
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value

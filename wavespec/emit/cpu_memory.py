@@ -10,11 +10,12 @@ from wavespec.emit.bound_checks import all_inside, fits_32_bits, is_bounded, of_
 from wavespec.emit.element_runs import ElementRun, ElementRuns, run_of
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
+from wavespec.emit.looked_up_runs import LookedUpRuns
 from wavespec.emit.masked_words import MaskedWords, are_words
-from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.places_inside import PlacesInside
 from wavespec.emit.registers import Part, vector_type
 from wavespec.emit.rows_in_place import WORD_BYTES, Rows, rows_of
+from wavespec.emit.zeros import ROW_OF_ZEROS, Zeros
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
@@ -22,14 +23,13 @@ from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, DOT, ELEMENTWISE, LOAD, M
 
 _ZERO_ACCESSES = 4
 """Accesses side by side that may read zeros together."""
-_ROW_OF_ZEROS = 2048
-"""Bytes of a row that products may read: 512 elements of f32."""
+_APART = range(2, 5)
+"""Elements from one to the next that are loaded with what lies between: vectors and shuffles, fewer than elements."""
 # Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
 # which are as fast, and that of one at another place would be a fault.
 _STREAMED_BYTES = 16
 _INDEX_BYTES = 4
 """Of an element of the vectors by which places and checks of others are computed."""
-_LOCAL = "#iree_codegen.workgroup_local"
 
 
 class CpuMemory(Emitter):
@@ -45,7 +45,8 @@ class CpuMemory(Emitter):
         super().__init__(function)
         self.lanes, self.buffers = lanes, buffers
         self.addresses: dict[str, str] = {}
-        self.zeros = self.row_of_zeros = ""
+        self.zeros = Zeros(self.text, _ZERO_ACCESSES * self.machine.globals.access_bytes)
+        self.looked_up = LookedUpRuns(function, self.indices)
         masked_bits = self.machine.masked_bits if self.machine.element_masks else 64
         self.elements = ElementRuns(
             self.text, self.indices, masked_bits, masks_are_vectors=bool(self.machine.masked_bits)
@@ -260,9 +261,9 @@ class CpuMemory(Emitter):
             size, mask = memory.dtype.bytes, of_blocks(op["mask"])
             alike = op["memory"] == first["memory"] and mask == of_blocks(first["mask"])
             behind = op["offset"].beyond(first["offset"]) if start and alike else None
-            if behind is None or not 0 <= behind <= self._zeros_bytes // size - vector.elements:
+            if behind is None or not 0 <= behind <= self.zeros.bytes // size - vector.elements:
                 first, behind = op, 0
-                start = self._address_or_zeros(memory, op["offset"], mask, self._zeros)
+                start = self._address_or_zeros(memory, op["offset"], mask, self.zeros.address)
             address = self._beyond(start, const(behind * size), self.text.depth) if behind else start
             self._load_from(address, op)
 
@@ -283,7 +284,7 @@ class CpuMemory(Emitter):
         memory = self.function.memory_of(ops[0])
         are_words = ops[0].result.vector.elements * memory.dtype.bytes <= WORD_BYTES
         may_be = any(op.is_(MMA) if are_words else op.is_(DOT, ELEMENTWISE) for op in step)
-        rows = rows_of(ops, memory.dtype.bytes, _ROW_OF_ZEROS, self.indices) if may_be else None
+        rows = rows_of(ops, memory.dtype.bytes, ROW_OF_ZEROS, self.indices) if may_be else None
         if rows is None:
             return False
         for address, op in zip(self._row_addresses(memory, rows), ops, strict=True):
@@ -293,13 +294,13 @@ class CpuMemory(Emitter):
     def _row_addresses(self, memory: Memory, rows: Rows) -> list[str]:
         if rows.run is None:
             return [
-                self._address_or_zeros(memory, op["offset"], op["mask"], self._row_of_zeros, rows.depth)
+                self._address_or_zeros(memory, op["offset"], op["mask"], self.zeros.row, rows.depth)
                 for op in rows.starts
             ]
         start = self._start(memory)
         for part in self.indices.addends(rows.run.places.shared):
             start = self._beyond(start, part, self.indices.depth_of(part.symbols))
-        return list(self.elements.addresses(rows.run, start, self._row_of_zeros(), rows.depth))
+        return list(self.elements.addresses(rows.run, start, self.zeros.row(), rows.depth))
 
     def _without_runs(self, ops: Sequence[Op]) -> list[Op]:
         """The loads that are not of single elements, of which vectors are loaded: in two forms, where it is for sizes
@@ -310,6 +311,13 @@ class CpuMemory(Emitter):
             several = ops[at : at + max(1, self.machine.vector_bytes // dtype.bytes)]
             alone = all(op.result.vector.elements == 1 for op in several)
             run = run_of(several, dtype.bytes, self.indices) if alone and len(several) > 1 else None
+            looked_up = self.looked_up.run_of(several, dtype.bytes) if alone and run is None else None
+            if looked_up is not None:
+                memory = self.function.memory_of(ops[at])
+                name = self.looked_up.load(looked_up, ops[at], self._start(memory), self.zeros.address)
+                self._lanes_of(name, ops[at : at + looked_up.length])
+                at += looked_up.length
+                continue
             if run is None:
                 left.append(ops[at])
                 at += 1
@@ -328,16 +336,31 @@ class CpuMemory(Emitter):
             names = [f"{result}#{number}" for number in range(len(runs))]
         else:
             names = [self._run(run, several[0]) for run, several in runs]
-        for name, (run, several) in zip(names, runs, strict=True):
-            dtype = several[0].result.vector.dtype
-            types = f"{vector_type(dtype, 1)} from {vector_type(dtype, run.length)}"
-            for number, op in enumerate(several):
-                self.values[op.result.name] = (Part(self.text.op(f"vector.extract {name}[{number}] : {types}"), 1),)
+        for name, (_, several) in zip(names, runs, strict=True):
+            self._lanes_of(name, several)
         return left
+
+    def _lanes_of(self, name: str, loads: Sequence[Op]) -> None:
+        """Have each load be a lane of a vector."""
+        dtype = loads[0].result.vector.dtype
+        types = f"{vector_type(dtype, 1)} from {vector_type(dtype, len(loads))}"
+        for number, op in enumerate(loads):
+            self.values[op.result.name] = (Part(self.text.op(f"vector.extract {name}[{number}] : {types}"), 1),)
 
     def _run(self, run: ElementRun, first: Op) -> str:
         memory = self.function.memory_of(first)
-        return self.elements.load(run, memory.dtype, self._start(memory), self._zeros)
+        dtype, start = memory.dtype, self._start(memory)
+        if run.apart // dtype.bytes not in _APART or run.apart % dtype.bytes:
+            return self.elements.load(run, dtype, start, self.zeros.address)
+        zeros, all_ = self.zeros.address(), self.elements.has_all(run)
+        if not all_:
+            return self.elements.load_apart(run, dtype, start)
+        return self.function.either(
+            all_,
+            lambda: [self.elements.load_apart(run, dtype, start)],
+            lambda: [self.elements.load(run, dtype, start, lambda: zeros)],
+            [vector_type(dtype, run.length)],
+        )
 
     def _address_or_zeros(
         self, memory: Memory, offset: Expr, mask: Mask, zeros: Callable[[], str], depth: int | None = None
@@ -350,30 +373,6 @@ class CpuMemory(Emitter):
 
     def _beyond(self, address: str, bytes_: Expr, depth: int) -> str:
         return self.text.op(f"arith.addi {address}, {self.indices.integer(bytes_, 64)} : i64", depth)
-
-    @property
-    def _zeros_bytes(self) -> int:
-        return _ZERO_ACCESSES * self.machine.globals.access_bytes
-
-    def _zeros(self) -> str:
-        """The address of zeros, which are made in front of everything."""
-        if not self.zeros:
-            self.zeros = self._made_of_zeros(self._zeros_bytes)
-        return self.zeros
-
-    def _row_of_zeros(self) -> str:
-        """The address of a whole row of them."""
-        if not self.row_of_zeros:
-            self.row_of_zeros = self._made_of_zeros(_ROW_OF_ZEROS)
-        return self.row_of_zeros
-
-    def _made_of_zeros(self, bytes_: int) -> str:
-        buffer, type_ = local_memory(self.text, bytes_, "i8", 0)
-        vector = f"vector<{bytes_}xi8>"
-        value = self.text.op(f"arith.constant dense<0> : {vector}", 0)
-        start = self.text.op("arith.constant 0 : index", 0)
-        self.text.do(f"vector.store {value}, {buffer}[{start}] : {type_}, {vector}", 0)
-        return self.text.address(buffer, type_, depth=0)
 
     def _masked(self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: Expr | None, store: str = "") -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
@@ -436,13 +435,6 @@ class CpuMemory(Emitter):
         how = f"<{{alignment = {_STREAMED_BYTES} : i64, nontemporal = true}}>"
         types = f"({vector_type(memory.dtype, part.size)}, {type_}, index) -> ()"
         self.text.do(f'"vector.store"({part.name}, {buffer}, {at}) {how} : {types}')
-
-
-def local_memory(text: MlirText, elements: int, element: str, depth: int | None = None) -> tuple[str, str]:
-    """Memory of a workgroup as a ``memref``, and the type of that."""
-    type_ = f"memref<{elements}x{element}, {_LOCAL}>"
-    how = "<{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}>"
-    return text.op(f'"memref.alloc"() {how} : () -> {type_}', depth), type_
 
 
 def _is_single(store: Op) -> bool:

@@ -228,13 +228,14 @@ class CudaLanes(LaneOperations):
         (value,), dtype = op.operands, op.result.vector.dtype
         start, limit, size = op["start"], op["limit"], value.vector.elements
         last = start + op["stride"] * (size - 1)
-        if size < _FEW or abs(op["stride"]) != 1:
+        is_whole = op["stride"] == 0 and size > 1
+        if not is_whole and (size < _FEW or abs(op["stride"]) != 1):
             super().emit_pad(op)
             return
         parts = self.function.parts(value, self.native_sizes(dtype, size))
         types = [vector_type(dtype, part.size) for part in parts]
         inside = self.indices.holds(((last if op["stride"] > 0 else start, limit),))
-        if op["stride"] > 0 and not start.divisor % size and not limit.divisor % size:
+        if is_whole or (op["stride"] > 0 and not start.divisor % size and not limit.divisor % size):
             others = [self.text.constant(op["value"], type_) for type_ in types]
             pairs = zip(parts, others, types, strict=True)
             names = [

@@ -104,6 +104,9 @@ class CudaMemory(Emitter):
         """What another workgroup of the cluster has is read at the same place there."""
         memory, size = self.function.memory_of(op), op.result.vector.elements
         type_ = vector_type(memory.dtype, size)
+        if (valid := op.get("valid")) is not None:
+            self._load_with_end(memory, op, type_, valid)
+            return
         zero = self.text.constant(0, type_) if op.get("rank") is None else ""
         if not zero or not op["mask"]:
             self.values[op.result.name] = (Part(self._load_text(memory, op, type_), size),)
@@ -120,6 +123,41 @@ class CudaMemory(Emitter):
             zero = self.text.op(f"llvm.mlir.undef : {type_}", depth=0)
         self.text.branch(condition, lines, [f"  scf.yield {zero} : {type_}"], head=f"{result} = ", types=[type_])
         self.values[op.result.name] = (Part(result, size),)
+
+    def _load_with_end(self, memory: Memory, op: Op, type_: str, valid: Expr) -> None:
+        """All elements at once where they exist, else each one that does, and zeros."""
+        size, mask = op.result.vector.elements, op["mask"]
+
+        def all_() -> None:
+            self.text.do(f"scf.yield {self._load_text(memory, op, type_)} : {type_}")
+
+        def some() -> None:
+            total, element = self.text.constant(0, type_), mlir_type(memory.dtype)
+            for number in range(size):
+                one = self._element_where(memory, op["offset"] + number, (*mask, (const(number), valid)))
+                total = self.text.op(f"vector.insert {one}, {total} [{number}] : {element} into {type_}")
+            self.text.do(f"scf.yield {total} : {type_}")
+
+        condition = self.indices.holds((*mask, (const(size - 1), valid)))
+        lines = self.function.nested(all_), self.function.nested(some)
+        result = self.text.name()
+        self.text.branch(condition, *lines, head=f"{result} = ", types=[type_])
+        self.values[op.result.name] = (Part(result, size),)
+
+    def _element_where(self, memory: Memory, offset: Expr, mask: Mask) -> str:
+        element = mlir_type(memory.dtype)
+
+        def inside() -> None:
+            pointer = self.address(memory, offset)
+            attributes = f"alignment = {memory.dtype.bytes} : i64, ordering = 0 : i64"
+            one = self.text.op(f'"llvm.load"({pointer}) <{{{attributes}}}> : (!llvm.ptr<1>) -> {element}')
+            self.text.do(f"scf.yield {one} : {element}")
+
+        zero = self.text.constant(0, element)
+        condition = self.indices.holds(mask)
+        lines, result = self.function.nested(inside), self.text.name()
+        self.text.branch(condition, lines, [f"  scf.yield {zero} : {element}"], head=f"{result} = ", types=[element])
+        return result
 
     def _load_text(self, memory: Memory, op: Op, type_: str) -> str:
         pointer = self.address(memory, self.function.buffered(op, memory))
@@ -161,7 +199,7 @@ class CudaMemory(Emitter):
         elements: list[list[str]] = []
         for op in stores:
             memory, (value,) = self.function.memory_of(op), op.operands
-            if op["valid"] is not None:
+            if op["valid"] is not None and not memory.is_line:
                 rows[memory.shape[-1] % value.vector.elements] = None
             elements.append(self.function.scalars(value))
 
@@ -172,7 +210,10 @@ class CudaMemory(Emitter):
 
         def whole() -> None:
             for op, name, names in zip(stores, wholes, elements, strict=True):
-                store(op, 0, name, len(names))
+                if self.function.memory_of(op).is_line and (valid := op["valid"]) is not None:
+                    self._store_with_end(op, name, names, valid)
+                else:
+                    store(op, 0, name, len(names))
 
         def apart() -> None:
             for op, names in zip(stores, elements, strict=True):
@@ -180,6 +221,18 @@ class CudaMemory(Emitter):
                     store(op, number, name, 1)
 
         return Forms(tuple((left_over, const(1)) for left_over in rows), whole, apart)
+
+    def _store_with_end(self, op: Op, whole: str, elements: Sequence[str], valid: Expr) -> None:
+        """All elements at once where they exist, else each one that does."""
+        memory, mask, size = self.function.memory_of(op), op["mask"], len(elements)
+        with self.function.when((*mask, (const(size - 1), valid))):
+            self._store_text(op, memory, op["offset"], whole, size)
+        if size == 1:
+            return
+        with self.function.when((*mask, (valid, const(size)))):
+            for number, name in enumerate(elements[:-1]):
+                with self.function.when(((const(number), valid),)):
+                    self._store_text(op, memory, op["offset"] + number, name, 1)
 
     def emit_load_matrix(self, op: Op) -> None:
         memory, count = self.function.memory_of(op), op["count"]

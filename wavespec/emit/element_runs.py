@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, reduce
+from itertools import pairwise
 from typing import NamedTuple
 
 from wavespec.emit.index_vectors import Exprs, IndexVectors, are_alike, are_same, arguments_of, columns_of
@@ -50,6 +51,13 @@ class ElementRun(NamedTuple):
     checks: Checks
     places: Places
     parts: Parts | None
+
+    @property
+    def apart(self) -> int:
+        """How many elements' bytes each is behind the one before it, where all are and none lies side by side; else 0."""
+        ways = {after.beyond(before) for before, after in pairwise(self.places.rest)}
+        way = ways.pop() if len(ways) == 1 and self.parts is None else None
+        return way if way is not None and way > 0 else 0
 
     @property
     def asked(self) -> Mask:
@@ -155,6 +163,31 @@ class ElementRuns:
             mask = self._none(outside, run.length) if outside else self._mask(run)
             name = self._masked(run, dtype, self._add(start, run.places.rest[0]), mask)
         bits, type_ = _bits(run, dtype), vector_type(dtype, run.length)
+        return name if bits == type_ else self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
+
+    def has_all(self, run: ElementRun) -> str:
+        """SSA name of a bit: all elements are there; none where nothing is checked."""
+        mask = self._mask(run)
+        return self.text.op(f"vector.reduction <and>, {mask} : vector<{run.length}xi1> into i1") if mask else ""
+
+    def load_apart(self, run: ElementRun, dtype: DType, start: str) -> str:
+        """SSA name of a vector of elements that are all there and ``run.apart`` bytes from each other, of a few vectors
+        with what lies between: the last one ends with the last element."""
+        for part in self.indices.addends(run.places.shared):
+            start = self._add(start, part)
+        start = self._add(start, run.places.rest[0])
+        count, every, bits = run.length, run.apart // dtype.bytes, _bits(run, dtype)
+        last = (count - 1) * every + 1 - count
+        name, lanes = "", list(range(count))
+        for number, begin in enumerate(min(count * number, last) for number in range(every)):
+            pointer = self.text.op(f"llvm.inttoptr {self._add(start, const(begin * dtype.bytes))} : i64 to !llvm.ptr")
+            how = f"<{{alignment = {dtype.bytes} : i64}}>"
+            vector = self.text.op(f'"llvm.load"({pointer}) {how} : (!llvm.ptr) -> {bits}')
+            here = [count * number <= every * lane < count * (number + 1) for lane in lanes]
+            before = [every * lane % count if number == 1 else lane for lane in lanes]
+            taken = [count + every * lane - begin if here[lane] else before[lane] for lane in lanes]
+            name = self.text.op(f"vector.shuffle {name}, {vector} {taken} : {bits}, {bits}") if name else vector
+        type_ = vector_type(dtype, count)
         return name if bits == type_ else self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
 
     def can_store(self, run: ElementRun, dtype: DType) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wavespec.emit.amx import Tiles, uses_tiles
 from wavespec.emit.cpu_atomics import CpuAtomics
 from wavespec.emit.cpu_lanes import CpuLanes
-from wavespec.emit.cpu_memory import CpuMemory, local_memory
+from wavespec.emit.cpu_memory import CpuMemory
 from wavespec.emit.cpu_products import CpuProducts
 from wavespec.emit.float_modes import float_modes
 from wavespec.emit.function import Emitter, Function
@@ -16,6 +16,7 @@ from wavespec.emit.registers import mlir_type
 from wavespec.emit.scheduling import LeftToTheCompiler
 from wavespec.emit.shared_divisor import SharedDivisors
 from wavespec.emit.word_tables import WordTables
+from wavespec.emit.zeros import local_memory
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, ELEMENTWISE, FOR, LOAD, STORE
 

@@ -12,7 +12,8 @@ from wavespec.ir.thread_ops import CAST, SLICE, STORE
 
 
 class Forms(NamedTuple):
-    """Where ``test`` holds for all lanes, ``whole`` writes the stores of vectors; else ``apart`` those of elements."""
+    """Where ``test`` holds for all lanes, ``whole`` writes the stores of vectors; else ``apart`` those of elements.
+    Without a test ``whole`` is for all sizes."""
 
     test: Mask
     whole: Callable[[], None]
@@ -33,6 +34,9 @@ class StoreRuns:
         self.function.block([op for op in ops[start:stop] if not op.is_(STORE)])
         self.function.text.span = stores[0].span
         forms = self.forms(stores)
+        if not forms.test:
+            forms.whole()
+            return stop
         condition = self.function.indices.holds(forms.test)
         lines = [self.function.nested(form) for form in (forms.whole, forms.apart)]
         self.function.text.branch(condition, *lines)

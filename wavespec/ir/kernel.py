@@ -81,6 +81,11 @@ class Memory:
         return math.gcd(length, self.start.divisor, *(stride.divisor for stride in self.strides[:-1]))
 
     @property
+    def is_line(self) -> bool:
+        """Whether a tensor is one row, which starts where the tensor does."""
+        return self.space == "global" and len(self.dims) == 1 and self.start is None
+
+    @property
     def is_packed(self) -> bool:
         """Whether elements share bytes."""
         return self.dtype.is_packed and (self.packed or self.space == "global")

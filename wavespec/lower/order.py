@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wavespec.lower.announce_columns import AnnounceColumns
+from wavespec.lower.announce_copies import AnnounceCopies
 from wavespec.lower.announce_rows import AnnounceRows
 from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
@@ -47,6 +48,7 @@ from wavespec.lower.peel_waves import PeelWaves
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
+from wavespec.lower.powers_by_products import PowersByProducts
 from wavespec.lower.promote_shared import PromoteShared
 from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.lower.read_once import ReadOnce
@@ -73,7 +75,9 @@ from wavespec.lower.split_k import SplitK
 from wavespec.lower.split_loops import SplitLoops
 from wavespec.lower.split_operands import SplitOperands
 from wavespec.lower.split_reduction import SplitReduction
+from wavespec.lower.spread_announcements import SpreadAnnouncements
 from wavespec.lower.stage_operands import StageOperands
+from wavespec.lower.store_at_once import StoreAtOnce
 from wavespec.lower.strip_tiles import StripTiles
 from wavespec.lower.sum_apart import SumApart
 from wavespec.lower.sum_bias_once import SumBiasOnce
@@ -125,6 +129,7 @@ PASSES: tuple[Pass, ...] = (
     ShareResults(),
     MeetOnce(),
     PadReads(),
+    PowersByProducts(),
     FuseProducts(),
     LimitCode(),
     TileToThread(),
@@ -153,7 +158,10 @@ PASSES: tuple[Pass, ...] = (
     ShortenSums(),
     SkipZeros(),
     SkipRows(),
+    StoreAtOnce(),
     SumBiasOnce(),
+    AnnounceCopies(),
+    SpreadAnnouncements(),
     AnnounceRows(),
     AnnounceColumns(),
     HoistInvariants(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
@@ -16,6 +17,8 @@ from wavespec.targets.machine import Machine
 
 _Way = tuple[object, ...]
 _OTHER: _Way = ()
+_TILES = 8
+"""Small is a tile of which shared memory has room for so many."""
 
 
 class SeparateOperands(Pass):
@@ -26,7 +29,7 @@ class SeparateOperands(Pass):
             them: staged, step by step, in its layout and of its type.  ``direct`` marks the read of the others, which
             is not staged, unless waves lay down an operand that is computed from it.  It marks as well, outside of
             loops, the read of a tile that no product takes, where products take other tiles of the same staged tensor:
-            as of one that is added to a product of it.
+            as of one that is added to a product of it.  A small tile that all waves copy is staged, by wide rows.
     """
 
     name: ClassVar[str] = "separate-operands"
@@ -61,11 +64,21 @@ def _with_direct_reads(kernel: Kernel, ways: dict[str, dict[_Way, None]], machin
     def is_beside(op: Op) -> bool:
         if not op.is_(READ) or op["memory"] not in multiplied or op.result.name in computed:
             return False
+        if not kernel.distribution.roles.producers and _bytes_of(kernel, op.result) * _TILES <= machine.shared.bytes:
+            return False
         return ways.get(op.result.name, {}).keys() == {_OTHER}
 
     if not any(map(is_beside, kernel.body)):
         return kernel
     return replace(kernel, body=tuple(op.with_(direct=True) if is_beside(op) else op for op in kernel.body))
+
+
+def _bytes_of(kernel: Kernel, value: Value) -> float:
+    """What a tile takes; of a dim without one, all of it."""
+    plan = kernel.distribution
+    tiles: dict[str, int | None] = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
+    sizes = [tiles.get(dim, kernel.all_sizes[dim].high) for dim in value.tile.dims]
+    return math.inf if None in sizes else value.tile.dtype.bytes * math.prod(size or 1 for size in sizes)
 
 
 def _uses(op: Op, machine: Machine) -> Iterator[tuple[Value, _Way]]:

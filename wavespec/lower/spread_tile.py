@@ -89,8 +89,14 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
         return machine.globals.access_bytes // min(memory.dtype.bytes for memory in around)
     along = [memory for dim, memory, _ in _accessed(kernel) if dim == column]
     width = machine.globals.access_bytes // min((memory.dtype.bytes for memory in along), default=tile.dtype.bytes)
+    # What lanes read in two accesses the first one brings into the cache; of what is written half sectors are two.
+    written = {op["memory"] for op in kernel.walk() if op.is_(WRITE)}
+    results = [memory for memory in along if memory.space == "global" and memory.name in written]
+    widest = max((memory.dtype.bytes for memory in results), default=1)
+    width = min(width, machine.globals.access_bytes // widest)
     # Rows that may start anywhere are read element by element, so that lanes had better take neighbours.
-    rows = [(memory.row_divisor, memory.dtype.stored_bits) for memory in along]
+    lines = machine.globals.ends_apart
+    rows = [(memory.row_divisor, memory.dtype.stored_bits) for memory in along if not (lines and memory.is_line)]
     while width > 1 and not all(machine.globals.aligned(divisor, width, bits) for divisor, bits in rows):
         width //= 2
     return width

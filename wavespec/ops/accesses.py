@@ -12,6 +12,7 @@ from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.thread import Mask, ThreadBuilder
+from wavespec.ops.line_ends import takes_ends_apart
 from wavespec.ops.small_floats import converted
 from wavespec.ops.turned_blocks import (
     PairedRows,
@@ -202,7 +203,8 @@ def read_fragments(
             for count, offset in turned
         ]
     else:
-        for piece in pieces(memory, coordinates, widest_access(memory, masked, machine), machine, granule=granule):
+        widest = widest_access(memory, masked, machine, checked=takes_ends_apart(memory, granule, machine))
+        for piece in pieces(memory, coordinates, widest, machine, granule=granule):
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
             loaded.append(
                 build.load(

@@ -12,11 +12,12 @@ from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.saturating import LARGEST
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ir.tile_ops import MMA
+from wavespec.ir.tile_ops import CAST, MMA, WRITE
 from wavespec.targets.machine import Machine
 
 SMALLEST_NORMAL = 2.0**-126
 """Of f32."""
+_FEW_BITS = 16
 
 if TYPE_CHECKING:
     import torch
@@ -124,8 +125,9 @@ class ThreadContext:
     """Builds one lane's operations from tile operations.
 
     ``block``: what builds operations in a row.  ``fragments``: the registers of every tile.  ``by_unit``: the reads of
-    tiles that stay in shared memory.  ``factors``: values that nothing but products use.  ``constants``: what the
-    inductions of unrolled loops stand for.  ``memories``, ``symbols``: those that operations add.
+    tiles that stay in shared memory.  ``factors``: values that nothing but products use; ``rounded``: those that are
+    numbers of at most 16 bits wherever they are used.  ``constants``: what the inductions of unrolled loops stand for.
+    ``memories``, ``symbols``: those that operations add.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class ThreadContext:
         self.fragments: dict[str, tuple[Value, ...]] = {}
         self.by_unit: dict[str, Op] = {}
         self.factors = _factors(kernel)
+        self.rounded = _rounded(kernel)
         self.constants: dict[str, Expr] = {}
         self.memories: list[Memory] = []
         self.symbols: list[Expr] = []
@@ -161,6 +164,19 @@ def _factors(kernel: Kernel) -> frozenset[str]:
         others.update(value.name for value in op.operands[len(factors) :])
         others.update(value.name for value in (op.region.yields if op.region else ()))
     return frozenset(found - others)
+
+
+def _rounded(kernel: Kernel) -> frozenset[str]:
+    found, others = set[str](), set[str]()
+    for op in kernel.walk():
+        (found if _rounds(kernel, op) else others).update(value.name for value in op.operands)
+        others.update(value.name for value in (op.region.yields if op.region else ()))
+    return frozenset(found - others)
+
+
+def _rounds(kernel: Kernel, op: Op) -> bool:
+    dtype = op.result.type.dtype if op.is_(CAST) else kernel.memory(op["memory"]).dtype if op.is_(WRITE) else None
+    return dtype is not None and dtype.is_float and dtype.bits <= _FEW_BITS and len(op.operands) == 1
 
 
 class LookUp(NamedTuple):

@@ -195,6 +195,8 @@ MEANINGS: dict[str, Meaning] = {
 """A row for each row of `FUNCTIONS` in `wavespec/schema/ops/elementwise.py`."""
 FAST: dict[str, Callable[..., Value]] = {"tanh": functions.fast_tanh, "exp": functions.fast_exp}
 """Fewer steps for functions that may be approximate, a row for each name that `fast_math` takes."""
+_QUOTIENTS: dict[str, Callable[..., Value]] = {"div": Steps.ratio, "reciprocal": functions.close_reciprocal}
+"""Quotients that may be off by two units in the last place of f32."""
 _INTERNAL = {**ranks.STEPS, **parts_of_numbers.STEPS, **{word: _plain(word) for word in OF_NUMBERS.values()}}
 
 
@@ -236,6 +238,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
     if op.get("fast"):
         meaning = replace(meaning, steps=_plain(word) if word in machine.approximations else FAST[word])
+    if word in _QUOTIENTS and dtype.is_float and (dtype.bits < 32 or result.name in context.rounded):
+        meaning = replace(meaning, steps=_QUOTIENTS[word])  # what it may be off by is not in so few bits
     if word == "mul" and dtype.name in machine.packed_products and context.factors:
         # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
         # memory, and have no registers to spare for pairs.

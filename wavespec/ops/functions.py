@@ -32,6 +32,7 @@ LOG2_WIDE = (
 )
 """log2(1 + f) / f for |f| <= 1/3, in f64."""
 _MANTISSA_BITS = 23
+_BITS_OF_4 = 0x40800000
 _SMALLEST_NORMAL, _LARGEST = 2.0**-126, 3.4028234663852886e38
 
 
@@ -100,12 +101,17 @@ def log10(steps: Steps, x: Value) -> Value:
 
 
 def log1p(steps: Steps, x: Value) -> Value:
-    """The logarithm of ``1 + x`` as far as f32 holds it; what that lost is small, and added to first order."""
-    total = steps("add", x, 1.0)
-    lost = steps("sub", x, steps("sub", total, 1.0))
-    lost = steps("div", lost, steps("maximum", total, _SMALLEST_NORMAL))
-    lost = steps("select_less", x, 2.0**24, lost, 0.0)
-    return odd(steps, x, steps("add", log(steps, total), lost))
+    """``1 + x`` says the octave alone: of it ``x · 2⁻ⁿ + (2⁻ⁿ - 1)`` has all digits, none of which a sum has lost."""
+    word = steps.bits(steps("add", x, 1.0), "i32")
+    exponent = _octave(steps, word)
+    part = steps.bits(steps("sub", steps.bits(x, "i32"), exponent), "f32")
+    four = steps.bits(steps("sub", _BITS_OF_4, exponent), "f32")  # one itself is no normal number in the largest octave
+    f = steps("add", part, steps("fma", four, 0.25, -1.0))
+    n = steps("mul", steps.cast(exponent, "f32"), 2.0**-_MANTISSA_BITS)
+    total = _of_octaves(steps, n, f, (_LN_2, _LN_2_REST), (1.0, 0.0))
+    total = steps("where", steps("lt", x, math.inf), total, x)
+    edge = steps("where", steps("eq", x, -1.0), steps.constant(-math.inf, steps.dtype), math.nan)
+    return odd(steps, x, steps("where", steps("lt", -1.0, x), total, edge))
 
 
 def power(steps: Steps, x: Value, y: Value) -> Value:
@@ -139,6 +145,10 @@ def rsqrt(steps: Steps, x: Value) -> Value:
 
 def reciprocal(steps: Steps, x: Value) -> Value:
     return steps("div", 1.0, x)
+
+
+def close_reciprocal(steps: Steps, x: Value) -> Value:
+    return steps.ratio(1.0, x)
 
 
 def cbrt(steps: Steps, x: Value) -> Value:
@@ -280,15 +290,26 @@ def octaves(steps: Steps, x: Value) -> tuple[Value, Value]:
     is_tiny = steps("lt", x, _SMALLEST_NORMAL)
     scaled = steps("where", is_tiny, steps("mul", x, 2.0**25), x)
     word = steps.bits(scaled, "i32")
-    exponent = steps("and", steps("sub", word, 0x3F2AAAAB), -(1 << _MANTISSA_BITS))  # bits of 2/3
+    exponent = _octave(steps, word)
     f = steps("sub", steps.bits(steps("sub", word, exponent), "f32"), 1.0)
     offset = steps("where", is_tiny, steps.constant(-25.0, steps.dtype), 0.0)
     return steps("fma", steps.cast(exponent, "f32"), 2.0**-_MANTISSA_BITS, offset), f
 
 
+def _octave(steps: Steps, word: Value) -> Value:
+    """``n`` where a word has its exponent, of which it leaves a number from 2/3 to below 4/3."""
+    return steps("and", steps("sub", word, 0x3F2AAAAB), -(1 << _MANTISSA_BITS))  # bits of 2/3
+
+
 def _logarithm(steps: Steps, x: Value, octave: tuple[float, float], scale: tuple[float, float]) -> Value:
+    total = _of_octaves(steps, *octaves(steps, x), octave, scale)
+    total = steps("where", steps("lt", x, math.inf), total, x)
+    edge = steps("where", steps("eq", x, 0.0), steps.constant(-math.inf, steps.dtype), math.nan)
+    return steps("where", steps("lt", 0.0, x), total, edge)
+
+
+def _of_octaves(steps: Steps, n: Value, f: Value, octave: tuple[float, float], scale: tuple[float, float]) -> Value:
     """``n · octave + scale · ln(1 + f)``; both factors have more digits than one f32."""
-    n, f = octaves(steps, x)
     # (ln(1 + f) - f) / f² for |f| <= 1/3
     near = (-0.5, 0.3333321511745453, -0.2499980479478836, 0.20010444521903992, -0.1668018102645874, 0.1400534063577652)
     series = steps.polynomial(f, *near, -0.12188342958688736, 0.13986706733703613, -0.1287449598312378)
@@ -297,10 +318,7 @@ def _logarithm(steps: Steps, x: Value, octave: tuple[float, float], scale: tuple
         rest = steps("fma", f, scale[1], steps("mul", rest, scale[0]))
     if octave[1]:
         rest = steps("fma", n, octave[1], rest)
-    total = steps("fma", n, octave[0], steps("fma", f, scale[0], rest))
-    total = steps("where", steps("lt", x, math.inf), total, x)
-    edge = steps("where", steps("eq", x, 0.0), steps.constant(-math.inf, steps.dtype), math.nan)
-    return steps("where", steps("lt", 0.0, x), total, edge)
+    return steps("fma", n, octave[0], steps("fma", f, scale[0], rest))
 
 
 def quarters_of_a_turn(steps: Steps, x: Value) -> tuple[Value, Value]:

@@ -20,6 +20,8 @@ from wavespec.ops.mapped_loops import blocks, got, memory_for, put
 from wavespec.ops.mapped_pieces import MappedPiece, MappedTensor, in_one_access, mapped_pieces, mapped_tensor
 from wavespec.ops.turned_blocks import TurnedBlocks, regroup, turned_blocks
 
+_Key = tuple[int, Expr, Mask, Expr | None]
+"""Of what is loaded at once: elements, offset, checks, and how many exist."""
 PlacesRead = dict[tuple[str, Expr, Mask], Expr]
 """By tensor, offset and checks: what was read there, as a symbol."""
 
@@ -41,15 +43,21 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
     pieces = _pieces_read(op, layout, context)
     loaded: list[Value] = []
     # Elements may be one and the same: neighbours, such as the scale of a block, or those that windows share.
-    once: dict[tuple[int, Expr, Mask, Expr | None], Value] = {}
+    once: dict[_Key, Value] = {}
     # Lanes of a wave have few elements of a tile, and few registers: windows alone, in words that are converted whole.
     is_one_lane, has_products = context.kernel.lanes == 1, any(one.is_(MMA) for one in context.kernel.walk())
     is_shared = is_one_lane or (not has_products and windows_overlap(op, context.kernel.all_sizes))
     per_word = max(1, _WORD_BYTES // memory.dtype.bytes)
+    wider = _wider_pieces(pieces) if is_shared and not is_one_lane else {}
+    whole: dict[MappedPiece, Value] = {}
     for key, group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid)):
-        width, offset, mask, valid = key
+        width = key[0]
         if key not in once or not is_shared:
-            one = context.build.load(memory.name, memory.dtype, width, offset, mask=mask, valid=valid, hint=name)
+            around, at = wider.get(key, (MappedPiece(0, *key), 0))
+            if around not in whole or not is_shared:
+                where = memory.name, memory.dtype, around.width, around.offset
+                whole[around] = context.build.load(*where, mask=around.mask, valid=around.valid, hint=name)
+            one = context.build.slice(whole[around], at, width, name) if around.width > width else whole[around]
             word = math.gcd(width, per_word) if is_shared and not is_one_lane else width
             once[key] = context.build.pack([context.build.slice(one, at, word, name) for at in range(0, width, word)])
         value = once[key]
@@ -58,6 +66,21 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
     fragments = regroup(context.build, loaded, layout.fragment_elements, name)
     dtype = op.result.tile.dtype
     return tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in fragments)
+
+
+def _wider_pieces(pieces: Sequence[MappedPiece]) -> dict[_Key, tuple[MappedPiece, int]]:
+    """For pieces that lie in wider ones, which exist together with them, the widest of these, and where in it."""
+    keys = dict.fromkeys((one.width, one.offset, one.mask, one.valid) for one in pieces)
+    found: dict[_Key, tuple[MappedPiece, int]] = {}
+    for width, offset, mask, valid in keys:
+        for other in sorted(keys, key=lambda key: -key[0]):
+            at = (
+                offset.beyond(other[1]) if other[0] > width and other[2] == mask and valid is other[3] is None else None
+            )
+            if at is not None and 0 <= at <= other[0] - width:
+                found[width, offset, mask, valid] = MappedPiece(0, *other), at
+                break
+    return found
 
 
 def _pieces_read(op: Op, layout: Layout, context: ThreadContext) -> list[MappedPiece]:

@@ -16,6 +16,7 @@ from wavespec.ir.thread import Mask
 from wavespec.ops.accesses import Coordinates, is_aligned
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.index_map import index_of
+from wavespec.ops.line_ends import takes_ends_apart
 from wavespec.targets.machine import Machine
 
 
@@ -154,11 +155,16 @@ def in_one_access(
             left == const(-1) and not right.divisor % width
         ):
             mask.append((left, right))
-        elif left != const(-1) and machine.element_masks and not memory.dtype.is_packed:
+        elif left != const(-1) and _has_valid(memory, width, machine):
             valid = right - left if valid is None else minimum(valid, right - left)
         else:
             return None
     return MappedPiece(start, width, first.offset, tuple(mask), valid)
+
+
+def _has_valid(memory: Memory, width: int, machine: Machine) -> bool:
+    """Whether of an access of so many elements the first few may be all that exist."""
+    return (machine.element_masks and not memory.dtype.is_packed) or takes_ends_apart(memory, width, machine)
 
 
 def _multiplied(left: Expr, right: Expr) -> tuple[Expr, Expr]:

@@ -78,19 +78,21 @@ def _cast(statement: Reduce, context: TileContext, value: Value, dtype: str) -> 
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
-    """Small floats are joined in f32."""
+    """Small floats are joined in f32, but the largest of a lane where the machine finds those of two at a time."""
     build, (value, *init) = context.build, op.operands
     layout, result, dim, function = value.tile.layout, op.result, op["dim"], op["function"]
     assert layout is not None and result.tile.layout is not None
     dtype = result.tile.dtype
     compute = computed(dtype)
-    fragments = [build.cast(part, compute, result.name) for part in context.fragments[value.name]]
+    held = value.tile.dtype if _in_words(op, context) else compute
+    fragments = [build.cast(part, held, result.name) for part in context.fragments[value.name]]
     if op.get("masked"):
-        origin, size, nothing = context.origin(op)[dim], op["size"], identity(function, compute)
+        origin, size, nothing = context.origin(op)[dim], op["size"], identity(function, held)
         starts = _whole_accesses(layout, dim, origin, size) if context.kernel.lanes > 1 else ()
         if starts:
             word = OF_NUMBERS[function] if op.get("skips_nan") else function
             whole = build.sum_of if op.get("products") else functools.partial(build.reduce, word)
+            whole = whole if held == compute else functools.partial(_joined_to_word, build, function)
             fragments = [whole(part, result.name) for part in fragments]
             pairs = zip(fragments, starts, strict=True)
             fragments = [build.pad(part, start, 0, size, nothing) for part, start in pairs]
@@ -104,6 +106,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     is_own = context.kernel.lanes > 1 and function == "add" and not near and not far and not waves
     join = functools.partial(build.add_products, hint=result.name) if is_own or op.get("products") else None
     joined = registers_joined(context, fragments, layout, dim, function, result.name, join)
+    joined = [build.cast(one, compute, result.name) for one in joined]
     joined = butterfly(build, function, joined, near, result.name)
     if op.get("alone"):
         waves, far = [], []
@@ -132,6 +135,20 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         together = join or functools.partial(build.elementwise, function, hint=result.name)
         joined = [together(*both) for both in zip(start, joined, strict=True)]
     context.fragments[result.name] = tuple(build.cast(part, dtype, result.name) for part in joined)
+
+
+def _in_words(op: Op, context: ThreadContext) -> bool:
+    """Whether the machine joins the elements of two words at once, as exactly as in f32."""
+    dtype, is_extreme = op.operands[0].tile.dtype, op["function"] in ("maximum", "minimum")
+    return is_extreme and not op.get("skips_nan") and dtype.name in context.machine.packed_extremes
+
+
+def _joined_to_word(build: ThreadBuilder, function: str, value: Value, hint: str) -> Value:
+    """Halves of a fragment joined to each other, until there is one word."""
+    while (count := value.vector.elements) > max(2, 32 // value.vector.dtype.bits) and count % 2 == 0:
+        halves = (build.slice(value, start, count // 2, hint) for start in (0, count // 2))
+        value = build.elementwise(function, *halves, hint=hint)
+    return value
 
 
 def identity(function: str, dtype: DType) -> float | int:

@@ -73,6 +73,8 @@ class GlobalMemory:
     reads_around: bool = False
     """Whether a wide aligned access may be read of which a tensor has one element: what is around it is there to be
     read, and rows that start anywhere are faster so than element by element."""
+    ends_apart: bool = False
+    """Whether accesses are wide where a tensor of one dim may end in one, whose elements are accessed one by one."""
     alignment_bytes: int = 0
     """What a wide access has to be aligned to; 0 = its own width."""
     range_checked: bool = False
@@ -198,6 +200,8 @@ class Machine:
     """Barriers that a workgroup has, for all of its waves or for some."""
     packed_products: tuple[str, ...] = ()
     """Types of fewer bits than f32 whose elements an instruction multiplies, several at a time."""
+    packed_extremes: tuple[str, ...] = ()
+    """Types of fewer bits than f32 of which an instruction finds the larger or smaller ones of two words; NaN stays."""
     widened_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Types of 8 bits and less of which two are made numbers of 16 bits at a time: by an instruction, and what it calls
     them, or where that is empty by their bits."""

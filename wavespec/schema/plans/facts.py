@@ -92,6 +92,7 @@ FACTS: Final[Mapping[str, tuple[str, Of]]] = {
     "ragged": ("values say where loops begin and end", lambda _, roles: bool(roles.uniform)),
     "largest": ("how many largest elements are looked for, at most", lambda _, roles: roles.largest),
     "along": ("what is read lies side by side along a dim that is whole", lambda _, roles: roles.along),
+    "line": ("tensors have one dim, so that rows start where they do", lambda spec, _: _are_lines(spec)),
     "counted": ("elements are combined with integers at computed places", lambda _, roles: bool(roles.counted)),
     # of results, and of windows over what is read
     "sides": ("how many of rows and columns there are", lambda _, roles: bool(roles.rows) + bool(roles.columns)),
@@ -124,6 +125,10 @@ def _whole(roles: Roles) -> str:
 
 def _narrowest(spec: KernelSpec) -> int:
     return min(max(DTYPES[one.dtype].bits, 8) for one in spec.tensors.values())
+
+
+def _are_lines(spec: KernelSpec) -> bool:
+    return all(len(one.shape) < 2 for one in spec.tensors.values())
 
 
 def _are_f8(spec: KernelSpec, roles: Roles) -> bool:

@@ -182,6 +182,7 @@ class _Plan:
     def _taken(candidates: Iterable[tuple[_Plan, _Entry]], table: Table) -> Iterator[_Taken]:
         """The entries that some call takes; the last one, or the choice that it is of, is for all that are left."""
         before, choice = list[tuple[Expression, ...]](), list[tuple[Expression, ...]]()
+        is_complete = False
         for plan, entry in candidates:
             conditions = plan._conditions(entry, table)
             if not all(conditions) or not plan._takes(entry, table):
@@ -196,15 +197,19 @@ class _Plan:
             dims = narrowed_dims(plan.spec.dims | plan.spec.numbers, when, {})
             if isinstance(dims, Expression) or any(are_implied(one, when, dims, {}) for one in before):
                 continue
+            if when and is_complete:
+                continue
+            # What is for all sizes of a spec is one kernel: one of parts, which is several, needs another behind it.
+            is_complete = "parts" in entry.get("schedule", {}) and are_implied(when, (), plan.spec.dims, {})
             least = plan._least(entry, table)
             # A case has some condition.
             always = (parse_expression(f"{next(iter(plan.spec.dims))} >= 0"),)
             yield _Taken(when if when or least is None else always, least, plan, entry)
             if least is not None:
                 choice.append(when)
-            elif when:
+            elif when and not is_complete:
                 before.append(when)
-            else:
+            elif not when:
                 return
 
     def _least(self, entry: _Entry, table: Table) -> Expression | None:

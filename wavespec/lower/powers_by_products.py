@@ -1,0 +1,111 @@
+"""Tile kernel in, tile kernel out: powers of what small numbers are less than another are made by one product."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.kernel import Kernel, Op, TileType, Value, attribute_pairs, rewrite
+from wavespec.ir.nodes import replace
+from wavespec.ir.rewriting import uses_of, without_unused
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, PURE, REGISTER
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import tiles_have_layouts
+from wavespec.ops.join_powers import LEAST
+from wavespec.targets.machine import Machine
+
+_LOG2_E = 47274 / 2**15
+"""The nearest number of 16 bits to log2 e, off by 2^-18 of it."""
+_BITS = 8
+"""Of a number whose product with it f32 holds; bf16 has so many."""
+_LARGE = 2.0**126
+"""From here on the next smaller number counts for nothing, and the product with log2 e may be too large."""
+
+
+class PowersByProducts(Pass):
+    """Make a power of what a number is less than another one by a product that is added to.
+
+    Before: a power of e that may be approximate is that of a difference: it is rounded, and multiplied by log2 e.
+    After:  where both are bf16, 2^(x r - m r) is an ``fma`` and a power of two.  ``r`` is log2 e with 16 bits, so that
+            m r is exact and the difference is rounded once: what is as large as m has the power 1, whatever m is.
+            A power of -d is off by d 2^-17 of it, for d up to 88; sums of powers and results of 16 bits hide that.
+            ``r`` is 1 where m is so large that all others have the power 0.
+    """
+
+    name: ClassVar[str] = "powers-by-products"
+    requires = (tiles_have_layouts,)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.lanes > 1 and machine.fused_steps
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if kernel.distribution.schedules:
+            return kernel
+        uses = Counter(value.name for op in kernel.walk() for value in uses_of(op))
+        made = {value.name: op for op in kernel.walk() for value in op.results}
+        fresh = fresh_names(kernel)
+        known: dict[str, tuple[Value, Value]] = {}
+
+        def change(op: Op) -> tuple[Op, ...]:
+            less = _difference(op, made, uses)
+            return (op,) if less is None else _by_product(op, less, known, fresh)
+
+        body = rewrite(kernel.body, change, ELEMENTWISE)
+        if body == kernel.body:
+            return kernel
+        return replace(kernel, body=without_unused(body, lambda op: op.is_(PURE)))
+
+
+def _difference(op: Op, made: Mapping[str, Op], uses: Counter[str]) -> Op | None:
+    """What a power is of, where that is what a number of each element is less than one of all of them."""
+    if not op.is_(ELEMENTWISE) or op["function"] != "exp" or not op.get("fast"):
+        return None
+    less = made.get(op.operands[0].name)
+    if less is None or not less.is_(ELEMENTWISE) or less["function"] != "sub" or uses[less.result.name] != 1:
+        return None
+    each, base = less.operands
+    is_of_all = len(base.tile.dims) < len(each.tile.dims) == len(less.result.tile.dims)
+    are_small = _is_small(each, made) and _is_small(base, made)
+    return less if is_of_all and are_small and less.result.tile.dtype == DTYPES["f32"] else None
+
+
+def _is_small(value: Value, made: Mapping[str, Op]) -> bool:
+    """Whether a value is of bf16, or where that is less than any of these, the least f32."""
+    op = made.get(value.name)
+    if op is None:
+        return False
+    if op.is_(ELEMENTWISE) and op["function"] == "maximum":
+        return all(_is_small(one, made) for one in op.operands)
+    if op.is_(REGISTER):
+        return op["value"] == LEAST
+    return op.is_(CAST) and op.operands[0].tile.dtype == DTYPES["bf16"]
+
+
+def _by_product(op: Op, less: Op, known: dict[str, tuple[Value, Value]], fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    each, base = less.operands
+    ops: list[Op] = []
+
+    def new(function: str, operands: tuple[Value, ...], tile: TileType, hint: str) -> Value:
+        result = Value(fresh(hint), tile)
+        kept = attribute_pairs({"function": function})
+        ops.append(Op("elementwise", operands, (result,), kept, span=op.span, node=op.node))
+        return result
+
+    def number(value: float) -> Value:
+        result = Value(fresh("number"), base.tile)
+        kept = attribute_pairs({"value": value})
+        ops.append(Op("register", (), (result,), kept, span=op.span, node=op.node))
+        return result
+
+    if base.name not in known:
+        flags = replace(base.tile, dtype=DTYPES["bool"])
+        is_less = new("lt", (new("abs", (base,), base.tile, "size"), number(_LARGE)), flags, "is_less")
+        rate = new("where", (is_less, number(_LOG2_E), number(1.0)), base.tile, "rate")
+        product = new("mul", (base, rate), base.tile, "product")
+        known[base.name] = rate, new("neg", (product,), base.tile, "offset")
+    rate, offset = known[base.name]
+    exponent = new("fma", (each, rate, offset), less.result.tile, "exponent")
+    power = attribute_pairs({"function": "exp2"})
+    return (*ops, Op("elementwise", (exponent,), op.results, power, span=op.span, node=op.node))
