@@ -18,8 +18,6 @@ from wavespec.targets.machine import Machine
 
 _LOG2_E = 47274 / 2**15
 """The nearest number of 16 bits to log2 e, off by 2^-18 of it."""
-_BITS = 8
-"""Of a number whose product with it f32 holds; bf16 has so many."""
 _LARGE = 2.0**126
 """From here on the next smaller number counts for nothing, and the product with log2 e may be too large."""
 
