@@ -131,8 +131,9 @@ def test_of_a_choice_that_is_extended_one_case_may_be_left(tmp_path: Path) -> No
 
 
 def test_mistake_that_edits_leave_of_what_is_extended_shows_the_edits(tmp_path: Path) -> None:
+    path = extending(tmp_path, "{remove: [wide.few_rows, many_rows]}")
     with pytest.raises(WavespecError) as emptied:
-        load(path := extending(tmp_path, "{remove: [wide.few_rows, many_rows]}"))
+        load(path)
     assert str(emptied.value).startswith(f"{path}:5:49: error[out-of-range]: 'cases' is at least 1 entry long")
     edits = "{change: {wide: {constraints: {change: {tiling K: {tile: 16}}}}}}"
     middle = extending(tmp_path, edits).rename(tmp_path / "middle.wave.yaml")
