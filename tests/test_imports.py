@@ -82,6 +82,7 @@ ROOMS = {
             "resolve",
             "split_loops",
             "sums_before",
+            "tiled_loops",
             "whole_accesses",
             "language",
             "ops",

@@ -83,6 +83,19 @@ def test_other_powers_stay(old: str, new: str) -> None:
     assert ROW.after(PowersByProducts(), NVIDIA, body) == lines(body)
 
 
+def test_powers_of_several_loops_know_the_number_that_all_are_less_than() -> None:
+    loop = 'iterate {dim = "K", extent = [K], induction = "NAME", step = [32], unroll = 1} () do\n'
+    loops = "".join(
+        loop.replace("NAME", name)
+        + (POWER + WRITE.replace("VALUE", "p")).replace("%d", f"%{name}").replace("%p", f"%{name}p")
+        + "yield\nend\n"
+        for name in ("one", "two")
+    )
+    text = ROW.after(PowersByProducts(), NVIDIA, READ + loops)
+    assert text.count('"exp2"') == 2 and '"exp"' not in text
+    assert text.count('"neg"') == 1 and text.index('"neg"') < text.index("iterate")
+
+
 def _rows(columns: int) -> torch.Tensor:
     """Rows near 0, far from it, with the largest numbers there are, and without a finite one."""
     x = torch.randn(10, columns, generator=torch.Generator().manual_seed(5)).bfloat16()

@@ -112,3 +112,32 @@ def test_waves_without_a_part_of_their_own_leave_the_tile_to_others() -> None:
     stores = [op for op in lower(spec, AMD, after="tile-to-thread").walk() if op.is_(STORE)]
     masks = {op["memory"][0]: str(op["mask"]) for op in stores if op["memory"].endswith(".shared")}
     assert masks == {"a": "()", "b": "((wave_M, 4),)"}
+
+
+LINES = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: lines
+dims: {N: {}}
+tensors:
+  x: {shape: [N], dtype: READ}
+  y: {shape: [N], dtype: WRITTEN, role: output}
+constraints: [{workgroup: N, tile: 512, axis: 0}]
+graph:
+  - a: {read: x}
+  - b: WRITTEN(a)
+  - {write: b, to: y}
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "width"),
+    [("bf16", "bf16", 8), ("bf16", "f32", 4), ("f32", "f32", 4), ("i64", "i64", 1), ("u8", "i64", 1)],
+)
+def test_lanes_have_neighbours_of_a_line_where_these_are_one_access_wherever_it_ends(
+    read: str, written: str, width: int
+) -> None:
+    spec = loads(LINES.replace("READ", read).replace("WRITTEN", written))
+    kernel = lower(spec, NVIDIA, after="assign-layouts")
+    found = next(op.result.tile.layout for op in kernel.walk() if op.name == "read")
+    assert found is not None and found.run_length("N") == width

@@ -18,6 +18,11 @@ TILE = Text("""
 """)
 
 
+STORE = """\
+accumulate %part {buffer = [0], mask = (([0], [K],),), memory = "MEMORY", offset = [wave_M*16], onto = (([0], [K],),), valid = [K]}
+        """
+
+
 def body(between: str = "", second: str = "z") -> str:
     """A tile of two sums, whose stores stand behind both."""
     loop = """
@@ -61,3 +66,10 @@ def test_sums_of_one_memory_keep_their_order() -> None:
 def test_sums_stay_behind_what_reads_their_memory() -> None:
     read = '%seen = load {memory = "y", offset = [0]} : f32x16\n        store %seen {memory = "z", offset = [0]}'
     assert order(read) == ["%one = for", "%two = for", "accumulate %part", "accumulate %rest"]
+
+
+def test_sums_that_two_memories_get_are_cut_out_once() -> None:
+    again = body().replace("accumulate %rest", STORE.replace("MEMORY", "z") + "accumulate %rest")
+    text = TILE.after(StoreAtOnce(), CPU, again)
+    assert text.count("%part = slice") == 1
+    assert text.index("%part = slice") < text.rindex("accumulate %part") < text.index("%two = for")

@@ -130,6 +130,35 @@ def test_of_a_choice_that_is_extended_one_case_may_be_left(tmp_path: Path) -> No
     assert str(only.least) == "M"
 
 
+def test_mistake_that_edits_leave_of_what_is_extended_shows_the_edits(tmp_path: Path) -> None:
+    path = extending(tmp_path, "{remove: [wide.few_rows, many_rows]}")
+    with pytest.raises(WavespecError) as emptied:
+        load(path)
+    assert str(emptied.value).startswith(f"{path}:5:49: error[out-of-range]: 'cases' is at least 1 entry long")
+    edits = "{change: {wide: {constraints: {change: {tiling K: {tile: 16}}}}}}"
+    middle = extending(tmp_path, edits).rename(tmp_path / "middle.wave.yaml")
+    own = "apiVersion: wavespec/v1\nkind: Kernel\nextends: middle.wave.yaml\nname: last\n"
+    (last := tmp_path / "last.wave.yaml").write_text(own + "constraints: {remove: [tiling K]}\n")
+    with pytest.raises(WavespecError) as removed:
+        load(last)
+    (mistake,) = [one for one in removed.value.diagnostics if one.code == "unknown-item"]
+    assert str(mistake.span) == f"{middle}:5:64"
+    assert [str(one.span) for one in mistake.related] == [f"{last}:5:14"]
+
+
+def test_name_of_a_case_that_an_edit_changes_is_for_who_extends_that(tmp_path: Path) -> None:
+    middle = extending(tmp_path, "{change: {wide: {name: broad}, many_rows: {name: few_rows}}}")
+    middle = middle.rename(tmp_path / "middle.wave.yaml")
+    own = "apiVersion: wavespec/v1\nkind: Kernel\nextends: middle.wave.yaml\nname: last\n"
+    last = tmp_path / "last.wave.yaml"
+    last.write_text(own + 'targets: {cpu: {cases: {change: {"broad.case 1": {params: {BLOCK_M: 60}}}}}}\n')
+    assert [str(one.params.get("BLOCK_M")) for one in load(last).targets["cpu"].cases] == ["60", "36", "12"]
+    for edits, said in (("wide: {}", "no case 'wide'"), ("broad.few_rows: {}", "may be each of 2")):
+        last.write_text(f"{own}targets: {{cpu: {{cases: {{change: {{{edits}}}}}}}}}\n")
+        with pytest.raises(WavespecError, match=said):
+            load(last)
+
+
 SPLITS = """\
     constraints: {change: {tiling K: {tile: 16}}}
     cases:

@@ -13,6 +13,7 @@ from wavespec.schema import load, load_with_warnings, loads, resolve_params, spe
 from wavespec.schema.resolve import targets_of
 
 SPECS = Path(__file__).parents[2] / "specs"
+MEASURED = sorted((Path(__file__).parents[2] / "benchmarks" / "specs").rglob("*.wave.yaml"))
 
 SCALE = """\
 apiVersion: wavespec/v1
@@ -63,6 +64,11 @@ def test_spec_of_the_project_is_clean_on_every_target(path: Path) -> None:
     assert not warnings
     for target in targets_of(spec):
         assert all(value >= 0 for value in resolve_params(spec_for_target(spec, target)).values())
+
+
+@pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.name)
+def test_spec_of_a_benchmark_loads_as_what_it_extends_changes(path: Path) -> None:
+    assert load(path).name == path.name.removesuffix(".wave.yaml")
 
 
 def test_extends_takes_everything_that_is_not_written(project: Path) -> None:

@@ -18,8 +18,6 @@ from wavespec.targets.machine import Machine
 
 _LOG2_E = 47274 / 2**15
 """The nearest number of 16 bits to log2 e, off by 2^-18 of it."""
-_BITS = 8
-"""Of a number whose product with it f32 holds; bf16 has so many."""
 _LARGE = 2.0**126
 """From here on the next smaller number counts for nothing, and the product with log2 e may be too large."""
 
@@ -43,18 +41,24 @@ class PowersByProducts(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.distribution.schedules:
             return kernel
-        uses = Counter(value.name for op in kernel.walk() for value in uses_of(op))
+        uses = Counter(value.name for op in kernel.body for value in uses_of(op))
         made = {value.name: op for op in kernel.walk() for value in op.results}
+        found = {op.result.name: less for op in kernel.walk() if (less := _difference(op, made, uses)) is not None}
+        if not found:
+            return kernel
+        bases = {less.operands[1].name for less in found.values()}
         fresh = fresh_names(kernel)
         known: dict[str, tuple[Value, Value]] = {}
 
         def change(op: Op) -> tuple[Op, ...]:
-            less = _difference(op, made, uses)
-            return (op,) if less is None else _by_product(op, less, known, fresh)
+            name = op.results[0].name if len(op.results) == 1 else ""
+            if name in bases:  # there, since several loops may have powers of what is less than that
+                known[name], ops = _rate_and_offset(op, fresh)
+                return (op, *ops)
+            less = found.get(name)
+            return (op,) if less is None else _by_product(op, less, *known[less.operands[1].name], fresh)
 
-        body = rewrite(kernel.body, change, ELEMENTWISE)
-        if body == kernel.body:
-            return kernel
+        body = rewrite(kernel.body, change)
         return replace(kernel, body=without_unused(body, lambda op: op.is_(PURE)))
 
 
@@ -83,29 +87,33 @@ def _is_small(value: Value, made: Mapping[str, Op]) -> bool:
     return op.is_(CAST) and op.operands[0].tile.dtype == DTYPES["bf16"]
 
 
-def _by_product(op: Op, less: Op, known: dict[str, tuple[Value, Value]], fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    each, base = less.operands
-    ops: list[Op] = []
+def _rate_and_offset(op: Op, fresh: Callable[[str], str]) -> tuple[tuple[Value, Value], list[Op]]:
+    """By what numbers are multiplied that the result of ``op`` is taken from, what is added to the product, and the
+    operations that make both."""
+    base, ops = op.result, list[Op]()
 
-    def new(function: str, operands: tuple[Value, ...], tile: TileType, hint: str) -> Value:
+    def new(name: str, operands: tuple[Value, ...], tile: TileType, hint: str, **attributes: object) -> Value:
         result = Value(fresh(hint), tile)
-        kept = attribute_pairs({"function": function})
-        ops.append(Op("elementwise", operands, (result,), kept, span=op.span, node=op.node))
+        ops.append(Op(name, operands, (result,), attribute_pairs(attributes), span=op.span, node=op.node))
         return result
 
     def number(value: float) -> Value:
-        result = Value(fresh("number"), base.tile)
-        kept = attribute_pairs({"value": value})
-        ops.append(Op("register", (), (result,), kept, span=op.span, node=op.node))
-        return result
+        return new("register", (), base.tile, "number", value=value)
 
-    if base.name not in known:
-        flags = replace(base.tile, dtype=DTYPES["bool"])
-        is_less = new("lt", (new("abs", (base,), base.tile, "size"), number(_LARGE)), flags, "is_less")
-        rate = new("where", (is_less, number(_LOG2_E), number(1.0)), base.tile, "rate")
-        product = new("mul", (base, rate), base.tile, "product")
-        known[base.name] = rate, new("neg", (product,), base.tile, "offset")
-    rate, offset = known[base.name]
-    exponent = new("fma", (each, rate, offset), less.result.tile, "exponent")
-    power = attribute_pairs({"function": "exp2"})
-    return (*ops, Op("elementwise", (exponent,), op.results, power, span=op.span, node=op.node))
+    flags = replace(base.tile, dtype=DTYPES["bool"])
+    size = new("elementwise", (base,), base.tile, "size", function="abs")
+    is_less = new("elementwise", (size, number(_LARGE)), flags, "is_less", function="lt")
+    rates = (is_less, number(_LOG2_E), number(1.0))
+    rate = new("elementwise", rates, base.tile, "rate", function="where")
+    product = new("elementwise", (base, rate), base.tile, "product", function="mul")
+    return (rate, new("elementwise", (product,), base.tile, "offset", function="neg")), ops
+
+
+def _by_product(op: Op, less: Op, rate: Value, offset: Value, fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    exponent = Value(fresh("exponent"), less.result.tile)
+    fma, power = attribute_pairs({"function": "fma"}), attribute_pairs({"function": "exp2"})
+    operands = less.operands[0], rate, offset
+    return (
+        Op("elementwise", operands, (exponent,), fma, span=op.span, node=op.node),
+        Op("elementwise", (exponent,), op.results, power, span=op.span, node=op.node),
+    )

@@ -8,6 +8,7 @@ from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.names import dim_of_wave, wave_name
 from wavespec.ir.tile_ops import READ, WRITE
 from wavespec.ops.index_map import contiguous_dim
+from wavespec.ops.line_ends import takes_ends_apart
 from wavespec.targets.machine import Machine
 
 _COMPUTED_BYTES = 4
@@ -95,8 +96,11 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
     widest = max((memory.dtype.bytes for memory in results), default=1)
     width = min(width, machine.globals.access_bytes // widest)
     # Rows that may start anywhere are read element by element, so that lanes had better take neighbours.
-    lines = machine.globals.ends_apart
-    rows = [(memory.row_divisor, memory.dtype.stored_bits) for memory in along if not (lines and memory.is_line)]
-    while width > 1 and not all(machine.globals.aligned(divisor, width, bits) for divisor, bits in rows):
+    while width > 1 and not all(_is_accessed_at_once(memory, width, machine) for memory in along):
         width //= 2
     return width
+
+
+def _is_accessed_at_once(memory: Memory, width: int, machine: Machine) -> bool:
+    is_aligned = machine.globals.aligned(memory.row_divisor, width, memory.dtype.stored_bits)
+    return is_aligned or takes_ends_apart(memory, width, machine)

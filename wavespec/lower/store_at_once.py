@@ -51,7 +51,7 @@ def _at_once(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         own = {id(one) for one in behind[loop]}
         between = [one for one in ops[loop + 1 : at] if id(one) not in own]
         if loop in loops[:-1] and not _meets(op, between):
-            behind[loop] += [op] if cut is None else [cut, op]
+            behind[loop] += [op] if cut is None or id(cut) in own else [cut, op]
     moved = {id(op) for own in behind.values() for op in own}
     if not moved:
         return ops

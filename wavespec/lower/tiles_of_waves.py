@@ -11,6 +11,7 @@ from wavespec.ir.tile_ops import WRITE
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
+_INSTRUCTION = "the matrix instruction's extent"
 _SHORTEST_ROW = 64
 """Elements of a row, at least, in what one turn takes."""
 _MOST_OF_A_WAVE = 4096
@@ -72,64 +73,82 @@ def tiles_of_waves(
     Raises:
         WavespecError: tiles that instructions, or waves, do not divide.
     """
-    plan, errors = kernel.distribution, list[WavespecError]()
-    written: dict[str, Split] = {split.dim: split for split in plan.waves}
     issue: dict[str, int] = {}
     for op, row in products:
         for dim, extent in ((op["m"], row.m), (op["n"], row.n), (op["k"], row.k)):
             issue[dim] = math.lcm(extent, issue.get(dim, 1))
-    free = {op[name] for op, _ in products for name in ("m", "n")}
     # Of tiles that nobody wrote, a mistake is where they are used.
     used = {op[name]: op.span for op, _ in reversed(products) for name in ("m", "n", "k")}
     tiles: dict[str, int] = {}
-    for split in plan.workgroup:
+    errors = [
+        *_of_workgroups(kernel, machine, issue, used, tiles),
+        *_of_loops(kernel, machine, products, issue, used, tiles),
+        *_of_whole_dims(kernel, products, issue),
+    ]
+    raise_all(errors)
+    return tiles if products or not machine.turn_elements else _of_short_turns(kernel, tiles, machine.turn_elements)
+
+
+def _of_workgroups(
+    kernel: Kernel, machine: Machine, issue: Mapping[str, int], used: Mapping[str, Where], tiles: dict[str, int]
+) -> Iterator[WavespecError]:
+    """Adds what waves take of the tiles of workgroups; yields what is wrong with these."""
+    written = {split.dim: split for split in kernel.distribution.waves}
+    for split in kernel.distribution.workgroup:
         wave = written.get(split.dim)
         tile = wave.tile if wave else split.tile
         if machine.register_tile == "instruction":
-            tile = issue.get(split.dim, split.tile if products else tile)
+            tile = issue.get(split.dim, split.tile if issue else tile)
         place, part = split.span or used.get(split.dim), issue.get(split.dim, 1)
         where = (wave.span if wave else None) or place
         if machine.register_tile == "wave" and tile % part:
-            errors.append(
-                TileNotDivisible(where, f"wave tile of {split.dim}", tile, "the matrix instruction's extent", part)
-            )
+            yield TileNotDivisible(where, f"wave tile of {split.dim}", tile, _INSTRUCTION, part)
         elif split.tile % tile:
-            by = "the wave tile" if machine.register_tile == "wave" else "the matrix instruction's extent"
-            errors.append(TileNotDivisible(place, f"workgroup tile of {split.dim}", split.tile, by, tile))
+            by = "the wave tile" if machine.register_tile == "wave" else _INSTRUCTION
+            yield TileNotDivisible(place, f"workgroup tile of {split.dim}", split.tile, by, tile)
         tiles[split.dim] = tile
-    for split in plan.loops:
+
+
+def _of_loops(
+    kernel: Kernel,
+    machine: Machine,
+    products: Sequence[tuple[Op, MatrixInstruction]],
+    issue: Mapping[str, int],
+    used: Mapping[str, Where],
+    tiles: dict[str, int],
+) -> Iterator[WavespecError]:
+    """Adds what waves take of the steps of loops; yields what is wrong with these."""
+    written = {split.dim: split for split in kernel.distribution.waves}
+    free = {op[name] for op, _ in products for name in ("m", "n")}
+    for split in kernel.distribution.loops:
         part = issue.get(split.dim, 1)
         if split.dim in written and machine.register_tile == "wave":
             wave = written[split.dim]
             if split.dim not in issue:
                 tiles[split.dim] = wave.tile
-                if plan.roles.producers:
-                    errors.append(ProductsRepeated(wave.span, split.dim))
+                if kernel.distribution.roles.producers:
+                    yield ProductsRepeated(wave.span, split.dim)
             elif split.dim not in free and wave.tile != split.tile:
                 tiles[split.dim] = wave.tile
-                errors += _of_sums(split, wave, part, products)
+                yield from _of_sums(split, wave, part, products)
             elif split.dim in free and wave.tile != split.tile:
                 summed = any(op["k"] == split.dim for op, _ in products)
-                errors.append(ResultsNotShared(wave.span, split.dim, summed))
+                yield ResultsNotShared(wave.span, split.dim, summed)
         if split.tile % part:
-            errors.append(
-                TileNotDivisible(
-                    split.span or used.get(split.dim),
-                    f"tile of {split.dim}",
-                    split.tile,
-                    "the matrix instruction's extent",
-                    part,
-                )
-            )
-    has_tile = {split.dim for split in (*plan.workgroup, *plan.loops)}
+            where = split.span or used.get(split.dim)
+            yield TileNotDivisible(where, f"tile of {split.dim}", split.tile, _INSTRUCTION, part)
+
+
+def _of_whole_dims(
+    kernel: Kernel, products: Sequence[tuple[Op, MatrixInstruction]], issue: Mapping[str, int]
+) -> Iterator[WavespecError]:
+    """What is wrong with sizes that have no tile."""
+    has_tile = {split.dim for split in (*kernel.distribution.workgroup, *kernel.distribution.loops)}
     for dim, part in issue.items():
         size = kernel.size(dim)
         if dim not in has_tile and size.is_const and size.value % part:
             (op, *_) = (op for op, _ in products if dim in (op["m"], op["n"], op["k"]))
-            what = "the matrix instruction's extent"
-            errors.append(TileNotDivisible(op.span, f"size of {dim}", size.value, what, part))
-    raise_all(errors)
-    return tiles if products or not machine.turn_elements else _of_short_turns(kernel, tiles, machine.turn_elements)
+            yield TileNotDivisible(op.span, f"size of {dim}", size.value, _INSTRUCTION, part)
 
 
 def _of_sums(
@@ -140,9 +159,7 @@ def _of_sums(
     if unit is not None:
         yield SumsNotShared(wave.span, split.dim, unit)
     elif wave.tile % part:
-        yield TileNotDivisible(
-            wave.span, f"wave tile of {split.dim}", wave.tile, "the matrix instruction's extent", part
-        )
+        yield TileNotDivisible(wave.span, f"wave tile of {split.dim}", wave.tile, _INSTRUCTION, part)
     elif split.tile % wave.tile:
         yield TileNotDivisible(split.span, f"tile of {split.dim}", split.tile, "the wave tile", wave.tile)
 

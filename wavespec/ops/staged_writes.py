@@ -11,8 +11,9 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import Layout, swizzled_slabs
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ops.accesses import matrix_places, moves_matrices, turned_matrices, write_fragments
+from wavespec.ops.accesses import write_fragments
 from wavespec.ops.contexts import ThreadContext
+from wavespec.ops.matrix_places import matrix_places, moves_matrices, turned_matrices
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 

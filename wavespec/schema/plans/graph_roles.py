@@ -43,6 +43,7 @@ from wavespec.schema.plans.decoded import (
     reads_of,
 )
 from wavespec.schema.plans.places import are_looked_up, divisors, indices_in, sharing_places, staged_as
+from wavespec.schema.plans.product_results import results_of_products, sides_of
 from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.values_of_rows import counted_dims, row_words
 from wavespec.schema.plans.windows import Windows, windows_of
@@ -178,17 +179,8 @@ class GraphRoles:
         looped = [op for op in within if self._summed(op) & set(self.loops)] or within or list(products)
         chained = any(not self._summed(op) & set(self.loops) for op in within)
         first = looped[0]
-        sides = [self._sides(op) for op in (*looped, *(within if chained else ()))]
-        rows = [dim for dim in sides[0][0] if dim in results and all(dim in side[0] for side in sides)]
-        columns = [dim for dim in sides[0][1] if dim in results]
-        if is_after := not rows:  # what the loop has made is multiplied by others behind it
-            behind = [dim for op in products if op not in within for side in self._sides(op) for dim in side]
-            rows = [dim for dim in dict.fromkeys(behind) if dim in results and dim not in columns]
-        joined = not columns and not {*whole}.isdisjoint(sides[0][1])
-        if joined:  # what is looked up, or computed, for each row
-            of_products = {dim for op in products for name in (op.lhs, op.rhs) for dim in self.types[name].dims}
-            columns = [dim for dim in results if dim not in of_products]
-        row, column = rows[-1] if rows else "", columns[-1] if columns else ""
+        having_say = (*looped, *(within if chained else ()))
+        row, column, joined, is_after = results_of_products(products, within, having_say, self.types, whole, results)
         whole = (*whole, *self._repeating(products, results, (row, column)))  # a workgroup has one product for all
         main = [dim for dim in self.loops if dim in self._summed(first)]
         direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
@@ -217,7 +209,7 @@ class GraphRoles:
             narrow=len(looped) - len(beside or looped),
             joined=joined,
             behind=bool(within) and len(products) > len(within),
-            after=is_after and bool(rows),
+            after=is_after,
             beside=is_beside,
             across=is_made and lies_across(looped, self.spec, self.ops, self.types, steps),
             decoded=is_made or is_made_in_chain or is_beside or any(op.scales is not None for op in products),
@@ -314,7 +306,7 @@ class GraphRoles:
 
     def _is_narrow(self, op: Mma) -> bool:
         """Whether a product has few columns, all of which a workgroup has beside those of another."""
-        sizes = [self.fixed.get(dim, self.spec.dims[dim].max) for dim in self._sides(op)[1]]
+        sizes = [self.fixed.get(dim, self.spec.dims[dim].max) for dim in sides_of(op, self.types)[1]]
         return all(size is not None and size <= _NARROW for size in sizes)
 
     def _go_into_others(self, products: Sequence[Mma]) -> bool:
@@ -329,12 +321,6 @@ class GraphRoles:
         spec = with_tiled_loops(self.spec)
         spec = spec.model_copy(update={"constraints": (*spec.constraints, *grid)})
         return next(((dim, shared) for dim in alone if (shared := shared_by(spec, rows, dim))), None)
-
-    def _sides(self, op: Mma) -> tuple[list[str], list[str]]:
-        """The dims of the rows of a product, and those of its columns."""
-        lhs, rhs, acc = (self.types[one].dims for one in (op.lhs, op.rhs, op.acc))
-        rows = [dim for dim in lhs if dim in acc and dim not in rhs]
-        return rows, [dim for dim in rhs if dim in acc and dim not in lhs]
 
     def _summed(self, op: Mma) -> set[str]:
         return summed_dims(op, self.types)

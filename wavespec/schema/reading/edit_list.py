@@ -224,7 +224,7 @@ class _Editor:
         if not self.items[id(node)].touched:
             return node
         entries = tuple(
-            Entry(one.key, one.key_span, SequenceNode(tuple(self._list(one.value)), one.value.span))
+            Entry(one.key, one.key_span, self._body(one.value, self.items[id(node)]))
             if one.key in _INNER[self.what] and isinstance(one.value, SequenceNode)
             else one
             for one in _fields(node, self.what)
@@ -234,6 +234,11 @@ class _Editor:
         assert isinstance(node, MappingNode)
         (old,) = node.entries
         return MappingNode((Entry(old.key, old.key_span, MappingNode(entries, old.value.span)),), node.span)
+
+    def _body(self, body: SequenceNode, item: _Item) -> SequenceNode:
+        """A body of the item with its edits; of one that they leave nothing of, they are the place."""
+        items = tuple(self._list(body))
+        return SequenceNode(items, body.span if items or not body.items else item.touched[-1][1])
 
 
 def _items(base: SequenceNode, key: str, around: tuple[_Item, ...], path: str) -> Iterator[_Item]:

@@ -15,7 +15,7 @@ _DOCS = {
     "extends": "A spec to start from: a relative path inside the project. This file goes over it.",
     "member": "Where `extends` names a family: values of its parameters that tell one of its members from the others.",
     "let": "Names for expressions, mappings, constraints and cases, which stand for these in the rest of the spec.",
-    "called": "What edits call it by, and say it is for: `change: {few_queries: {...}}`.",
+    "called": "What edits of a spec that extends this one call it by: `change: {few_queries: {...}}`.",
     "group": "Of a group: cases that have its conditions in front of theirs, if they have some, and all else that it "
     "says under what they say.",
     "parts": "Statements with inputs and outputs, which a graph uses as often as it likes: "

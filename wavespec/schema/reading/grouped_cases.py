@@ -15,8 +15,9 @@ cases:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from wavespec.diagnostics import WavespecError, quote
+from wavespec.diagnostics import Related, Span, WavespecError, quote
 from wavespec.schema.language.errors import BadName, OutOfRange, WrongType
 from wavespec.schema.language.names import name_problem
 from wavespec.schema.reading.edit_list import is_edit, no_list_to_edit
@@ -58,11 +59,25 @@ def _with_whole_constraints(node: Node, around: Node | None, report: Report) -> 
     edits = _constraints(node)
     if edits is None or not is_edit(edits):
         return node
-    if not isinstance(around, SequenceNode):
+    if around is None:
         report(no_list_to_edit(edits, "constraints"))
+    if not isinstance(around, SequenceNode):  # what is no list is a mistake of its own
         around = SequenceNode((), edits.span)
         return _changed(node, "constraints", lambda _: around)
+    if around.span.file != edits.span.file:
+        report = _with_place(report, around.span)
     return _changed(node, "constraints", lambda _: merge(around, edits, report, "constraints"))
+
+
+def _with_place(report: Report, edited: Span) -> Report:
+    """Mistakes of edits that one file has written, and whose list another one has changed, show both."""
+
+    def with_place(error: WavespecError) -> object:
+        told = (replace(one, related=(*one.related, Related(edited, "edited here"))) for one in error.diagnostics)
+        error.diagnostics = tuple(told)
+        return report(error)
+
+    return with_place
 
 
 def _changed(node: Node, key: str, change: Callable[[Node], Node]) -> Node:
@@ -97,7 +112,11 @@ def _cases_in(item: Node, around: Node | None, report: Report) -> Iterator[Node]
         return
     if not inner.items:
         report(OutOfRange(inner.span, "cases", "at least 1 entry long", "0", "Leave the group out, or its 'cases'."))
-    around = _constraints(item) or around
+    own = _constraints(item)
+    if own is not None and not isinstance(own, SequenceNode):
+        report(WrongType(own.span, "a list of constraints", "something else"))
+        shared = MappingNode(tuple(one for one in shared.entries if one.key != "constraints"), item.span)
+    around = own or around
     for one in inner.items:
         if isinstance(one, MappingNode):
             own = _with_whole_constraints(one, around, report)

@@ -30,6 +30,10 @@ def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owne
     found: Any = problem["input"]
     context: dict[str, Any] = problem.get("ctx", {})
     location: tuple[str | int, ...] = problem["loc"]
+    if kind == "missing" and isinstance(location[-1], int):
+        length = len(found)
+        unit = "entry" if length == 0 else "entries"
+        return OutOfRange(where, field, f"at least {length + 1} {unit} long", str(length))
     if kind == "missing":
         return MissingField(where, str(location[-1]), owner)
     if kind == "extra_forbidden":

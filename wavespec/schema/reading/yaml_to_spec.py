@@ -405,7 +405,8 @@ class _Reader:
             seen.add(path)
             if problem["type"] == "bad_name" and problem["input"] in self.broken and "name" not in path:
                 continue
-            self.errors.append(_problem_to_error(problem, positions[path], str(path[-1]) if path else owner, owner))
+            field = next((part for part in reversed(path) if isinstance(part, str)), owner)  # of an item, its list
+            self.errors.append(_problem_to_error(problem, positions[path], field, owner))
             if path:
                 self.broken.add(str(path[-1]))
 
