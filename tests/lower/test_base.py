@@ -109,6 +109,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "nest-digits",
             "collect-sums",
             "round-copies",
+            "deal-rows",
             "fuse-products",
             "walk-grid",
             "read-in-place",

@@ -84,6 +84,20 @@ def test_a_map_that_ends_counts_along_a_dim_of_rows() -> None:
     assert not TensorMap("a", (8, 32), ended=1).fits(2), "columns have no end"
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_rows_that_are_apart_are_two_dims(apart: bool) -> None:
+    """Around every second row, those in between: a box has all of the first kind in front of all of the other."""
+    tensor, plain = TensorParameter("a", "bf16", ("M", "N", "K"), strides="any" if apart else ""), _artifact()
+    described = (TensorMap("a", (1, 64, 32), 64, row_step=2),)
+    artifact, cuda = replace(plain, tensors=(tensor, *plain.tensors[1:]), tensor_maps=described), StandInCuda("")
+    numbers = {"offset(a)": 0, "stride(a, M)": 4096, "stride(a, N)": 80, "alignment(a)": 8} if apart else {}
+    TensorMaps(artifact, cuda.driver)(_ADDRESSES, make_plan(artifact, {"M": 3, "N": 40, "K": 64, **numbers}))
+    (one,) = cuda.maps
+    row, batch = (160, 8192) if apart else (128, 128 * 40)
+    assert (one["sizes"], one["strides"]) == ([64, 20, 2, 3], [2 * row, row, batch])
+    assert (one["box"], one["steps"]) == ([32, 32, 2, 1], [1, 1, 1, 1])
+
+
 def test_views_have_the_strides_of_the_call_and_start_where_they_do() -> None:
     """Heads of a fused projection: dims are counted from the innermost on, whatever the order of their strides."""
     tensor, plain = TensorParameter("a", "bf16", ("M", "N", "K"), strides="any"), _artifact()

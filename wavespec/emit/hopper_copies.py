@@ -263,8 +263,12 @@ class BulkCopies(Emitter):
         )
 
     def _corner(self, op: Op, moved: Mapping[int, Expr] = MappingProxyType({})) -> list[str]:
-        """Coordinates of the first element, or of one that is ``moved`` along some dims."""
-        places = (place + moved.get(axis, 0) for axis, place in enumerate(op["corner"]))
+        """Coordinates of the first element, or of one that is ``moved`` along some dims; two of rows that are not side
+        by side."""
+        places, step = [place + moved.get(axis, 0) for axis, place in enumerate(op["corner"])], op.get("row_step") or 1
+        if step > 1:
+            axis = row_axis(op["box"])
+            places[axis : axis + 1] = [places[axis] % step, places[axis] // step]
         return [self.indices.integer(kept_outside(place), 32) for place in places]
 
     def _map(
@@ -280,7 +284,7 @@ class BulkCopies(Emitter):
         swizzle = 0 if memory.arrangement is None else swizzle_bytes(memory.arrangement, memory.dtype.bytes)
         view = tuple(expr_to_size(size) for size in op.get("view", ()))
         windows = tuple(Window(first, step, expr_to_size(count)) for first, step, count, _ in op.get("windows", ()))
-        key = TensorMap(tensor, box, swizzle, view, windows, rounded, ended)
+        key = TensorMap(tensor, box, swizzle, view, windows, rounded, ended, op.get("row_step") or 1)
         if key not in self.maps:
             if op.get("windows"):
                 self._limit_windows(op["windows"], tensor)

@@ -16,7 +16,7 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, VectorType, attribute_pairs, rewrite
 from wavespec.ir.layout import Arrangement, Digit
-from wavespec.ir.thread_ops import BULK_COPY, CAST, FOR, LOAD, STORE
+from wavespec.ir.thread_ops import BULK_COPY, CAST, FOR, LOAD, LOAD_MATRIX, STORE
 
 _BYTE, _FLAG = DTYPES["u8"], DTYPES["bool"]
 
@@ -43,7 +43,7 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
             return tuple(convert(op, packed[memory], count))
         if memory not in flags or op.is_(BULK_COPY):  # a copy moves bytes as they are
             return (op,)
-        if op.is_(LOAD):
+        if op.is_(LOAD, LOAD_MATRIX):
             loaded = as_bytes(op.result, op.result.vector.elements)
             return replace(op, results=(loaded,)), replace(op, name=CAST.name, operands=(loaded,), attributes=())
         stored = as_bytes(op.operands[0], op.operands[0].vector.elements)
@@ -57,7 +57,7 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
             return replace(memory, dtype=_BYTE, shape=shape, arrangement=arranged)
         return replace(memory, dtype=_BYTE) if memory.name in flags else memory
 
-    body = rewrite(kernel.body, change, LOAD | STORE | BULK_COPY)
+    body = rewrite(kernel.body, change, LOAD | LOAD_MATRIX | STORE | BULK_COPY)
     return replace(kernel, memories=tuple(map(of_bytes, kernel.memories)), body=_carried_as_bytes(body))
 
 

@@ -46,6 +46,7 @@ Integer = Literal[
     "pending",
     "rank",
     "registers",
+    "row_step",
     "rows",
     "run",
     "runs",

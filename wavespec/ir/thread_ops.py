@@ -272,11 +272,13 @@ BULK_COPY: Final = _declare(
     "windows from the one at `corner` on, and of each the element at `offsets`. "
     "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each; `valid`: rows of "
     "the box, from the first on, that are those of the tensor, the others are zeros, and so may be all of a box that "
-    "begins in front of the tensor; `kept_bits`: each element rounded to so many",
+    "begins in front of the tensor; `kept_bits`: each element rounded to so many; `row_step`: the box has "
+    "every so many-th of its rows in the tensor, from the first on, behind them those from the second on, and so on",
     Trait.FILLS,
     attributes={
         **_ACCESS,
         "kept_bits": Attribute(Kind.INTEGER, absent="all", set_by="round-copies"),
+        "row_step": Attribute(Kind.INTEGER, absent="1", set_by="deal-rows"),
         "source": Kind.MEMORY,
         "corner": Kind.EXPRESSIONS,
         "box": Kind.NUMBERS,

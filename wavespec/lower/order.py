@@ -14,6 +14,7 @@ from wavespec.lower.choose_waves import ChooseWaves
 from wavespec.lower.collect_sums import CollectSums
 from wavespec.lower.count_in_floats import CountInFloats
 from wavespec.lower.cut_tiles import CutTiles
+from wavespec.lower.deal_rows import DealRows
 from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.drop_checks import DropChecks
@@ -140,6 +141,7 @@ PASSES: tuple[Pass, ...] = (
     SinkArithmetic(),
     ShareOutPowers(),
     PersistWorkgroups(),
+    DealRows(),
     SpecializeWaves(),
     LeaveOutWaves(),
     RoundCopies(),

@@ -168,6 +168,9 @@ class TensorMap:
     The hardware leaves out what lies beyond the end of a dim, so rows have an end of their own: `ENDED_ROWS` of them,
     the last of which is the last one of the box.  Two dims in front bring the box to its place: place ``(ENDED_ROWS,
     end, ..., ENDED_ROWS - rows, ...)`` is that of the first of so many rows in front of row ``end`` of the tensor."""
+    row_step: int = 1
+    """A box has every so many-th of its rows in the tensor, along the largest dim but the last: first those from the
+    first on, then those from the second on, and so on.  Rows are two dims of the map, so it divides their number."""
 
     def fits(self, rank: int) -> bool:
         """Whether it can be of a tensor of so many dims."""

@@ -156,6 +156,8 @@ def _tensor_map_to_manifest(described: TensorMap) -> dict[str, Any]:
         record["rounded"] = described.rounded
     if described.ended is not None:
         record["ended"] = described.ended
+    if described.row_step > 1:
+        record["row_step"] = described.row_step
     return record
 
 
@@ -163,8 +165,8 @@ def _manifest_to_tensor_map(record: dict[str, Any]) -> TensorMap:
     windows = (Window(w["first"], w["step"], from_json(w["count"])) for w in record.get("windows", ()))
     view = (from_json(size) for size in record.get("view", ()))
     box, rounded = tuple(record["box"]), record.get("rounded", "")
-    ended = record.get("ended")
-    return TensorMap(record["tensor"], box, record["swizzle_bytes"], tuple(view), tuple(windows), rounded, ended)
+    further = record.get("ended"), record.get("row_step", 1)
+    return TensorMap(record["tensor"], box, record["swizzle_bytes"], tuple(view), tuple(windows), rounded, *further)
 
 
 def _binary_to_manifest(binary: Binary) -> dict[str, Any]:

@@ -87,6 +87,7 @@ _LAUNCH: dict[str, _Field] = {
                 "windows": _Rows(_record(first=int, step=_Number(1), count=_Expression)),
                 "rounded": _OneOf(("tf32",)),
                 "ended": _Number(),
+                "row_step": _Number(1),
             },
             tensor=str,
             box=_Rows(_Number(1)),

@@ -4,6 +4,7 @@ machines find their boxes."""
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -77,8 +78,12 @@ class _Encoder:
         self._element_bytes = DTYPE_BYTES.get(dtype, 1)
         self._data_type = _DATA_TYPES.get(described.rounded or dtype, _BYTES)
         # The driver counts dims from the innermost.
-        self._box = (ctypes.c_uint32 * rank)(*reversed(box))
         steps = [1, *(window.step for window in described.windows), 1] if described.windows else [1] * rank
+        if described.row_step > 1:
+            self._rows = max(range(rank - 1), key=lambda dim: box[dim])
+            rows = described.row_step, box[self._rows] // described.row_step
+            box, rank, steps = (*box[: self._rows], *rows, *box[self._rows + 1 :]), rank + 1, [*steps, 1]
+        self._box = (ctypes.c_uint32 * rank)(*reversed(box))
         self._steps = (ctypes.c_uint32 * len(steps))(*reversed(steps))
         self._layout = (_NO_INTERLEAVE, _SWIZZLES[described.swizzle_bytes], _FETCH_256_BYTES, _ZEROS_OUTSIDE)
         self._driver = driver
@@ -96,6 +101,10 @@ class _Encoder:
         ``strides``: in elements, of a tensor that is not contiguous."""
         if 0 in shape:
             return bytes(TENSOR_MAP_BYTES)
+        if (
+            step := self._described.row_step
+        ) > 1:  # a dim of rows that far apart, and around it one of those in between
+            shape, strides = _split(shape, strides, self._rows, step)
         rank = len(shape)
         sizes, pitches = (ctypes.c_uint64 * (rank + ENDED_DIMS))(), (ctypes.c_uint64 * (rank + ENDED_DIMS))()
         pitch = self._element_bytes
@@ -166,3 +175,14 @@ class _Encoder:
         ]
         corners = ctypes.c_int * len(lower)
         return corners(*reversed(lower)), corners(*reversed(upper)), columns, rows
+
+
+def _split(
+    shape: tuple[int, ...], strides: tuple[int, ...], dim: int, step: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """A dim as two: around that of every so many-th row, which divides the tensor's, that of the rows in between."""
+    if not strides:
+        strides = tuple(math.prod(shape[number + 1 :]) for number in range(len(shape)))
+    parts = step, shape[dim] // step
+    pitches = strides[dim], strides[dim] * step
+    return (*shape[:dim], *parts, *shape[dim + 1 :]), (*strides[:dim], *pitches, *strides[dim + 1 :])

@@ -186,8 +186,12 @@ class BulkUnit:
             places = self._windows(op, corner, thread)
         else:
             axes = [[-1 if other == axis else 1 for other in range(len(box))] for axis in range(len(box))]
-            starts = zip(corner, box, axes, strict=True)
-            places = [(start + np.arange(extent)).reshape(axis) for start, extent, axis in starts]
+            within = [np.arange(extent) for extent in box]
+            if (step := op.get("row_step") or 1) > 1:
+                at = row_axis(box)
+                within[at] = within[at].reshape(-1, step).T.reshape(-1)
+            starts = zip(corner, within, axes, strict=True)
+            places = [(start + row).reshape(axis) for start, row, axis in starts]
         start = 0 if memory.memory.start is None else self._numbers((memory.memory.start,), thread)[0]
         index, inside = np.full(box, start, np.int64), np.ones(box, np.bool_)
         for at, size, stride in zip(places, shape, strides, strict=True):
