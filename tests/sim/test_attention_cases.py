@@ -61,7 +61,7 @@ def _size(subject: Subject, kernel: Kernel, dim: str, about: int) -> int:
 
 
 def check(subject: Subject, kernel: Kernel, some: Sizes) -> None:
-    sizes = {"B": 1, "H": 2, "G": 1, "E": 24, **some}
+    sizes = {"B": 1, "H": 2 * _neighbours(kernel), "G": 1, "E": 24, **some}
     derived = {name for name, dim in subject.spec.dims.items() if dim.equals is not None}
     sizes = {dim: size for dim, size in sizes.items() if dim in subject.spec.dims.keys() - derived}
     names = (name for name, tensor in subject.spec.tensors.items() if tensor.role != "output")
@@ -69,14 +69,23 @@ def check(subject: Subject, kernel: Kernel, some: Sizes) -> None:
     subject.check(inputs, simulated(subject, kernel, HOPPER, _complete(subject, kernel, sizes), inputs), sizes)
 
 
+def _neighbours(kernel: Kernel) -> int:
+    """How many heads are rows side by side, 1 where it is none, or all that share keys."""
+    (count,) = {
+        int(split.dim.removeprefix("H_by_")) for split in kernel.distribution.workgroup if "_by_" in split.dim
+    } or {1}
+    return count
+
+
 def _complete(subject: Subject, kernel: Kernel, sizes: Sizes) -> Sizes:
     """With the sizes that follow from others, rows of a group among them."""
-    rows = (
-        {"H_M": sizes["H"] // sizes["G"] * sizes["M"]}
-        if any(s.dim == "H_M" for s in kernel.distribution.workgroup)
-        else {}
-    )
-    return {**subject.complete(sizes), **rows}
+    complete, count = subject.complete(sizes), _neighbours(kernel)
+    if count > 1:
+        together = kernel.size("H_M").divisor
+        rows = -(-complete["M"] * count // together) * together
+        return {**complete, "H_M": rows, f"H_by_{count}": complete["H"] // count}
+    packed = any(split.dim == "H_M" for split in kernel.distribution.workgroup)
+    return {**complete, "H_M": complete["H"] // complete["G"] * complete["M"]} if packed else complete
 
 
 def as_expanded(kernel: Kernel, tensor: Tensor, name: str) -> Tensor:
