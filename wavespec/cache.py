@@ -36,7 +36,7 @@ _TEMPORARY: Final = re.compile(r"\.wavespec-[A-Za-z0-9_]+\.tmp")
 _TEMPORARY_SECONDS: Final = 3600.0
 _UNUSED_SECONDS: Final = 90 * 24 * 3600.0
 # A look at every file costs a second for some hundred thousand: whoever writes has one a day, and who only reads none.
-_SWEPT: Final = ".wavespec-swept"
+SWEPT: Final = ".wavespec-swept"
 _SWEEP_SECONDS: Final = 24 * 3600.0
 
 
@@ -161,7 +161,7 @@ class CompileCache:
         if self._swept:
             return
         self._swept = True
-        mark = self.directory / _SWEPT
+        mark = self.directory / SWEPT
         with contextlib.suppress(FileNotFoundError):
             if abs(time.time() - mark.stat(follow_symlinks=False).st_mtime) < _SWEEP_SECONDS:
                 return

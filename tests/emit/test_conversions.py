@@ -34,6 +34,6 @@ graph:
 """
     )
     given = emit(spec, NVIDIA).text
-    assert "vector<8xbf16>" in given
+    assert "vector<4xbf16>" in given, "as many as a lane writes at once"
     assert "arith.extf" not in given
     assert "-65536 : i32" in given

@@ -24,7 +24,8 @@ Changes = Sequence[tuple[str, str]]
 
 def attention(changes: Changes = (), *, split: int = 2, after: str = "split-k") -> Kernel:
     """Of few queries, with heads of up to 64 elements."""
-    case = cases_for_target(kernel_meant(load(SPECS / "attention.wave.yaml")), "sm_90")[10]
+    cases = cases_for_target(kernel_meant(load(SPECS / "attention.wave.yaml")), "sm_90")
+    case = next(one for one in cases if "waves: {producers: 1}}" in dump_yaml(one.spec))  # nothing is shared out yet
     text = dump_yaml(case.spec)
     for old, new in (
         ("waves: {producers: 1}", f"waves: {{producers: 1}}, workgroups: {{split: {split}}}"),

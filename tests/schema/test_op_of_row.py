@@ -23,4 +23,3 @@ def test_no_source_is_searched_for_docstrings(monkeypatch: pytest.MonkeyPatch) -
         made = op_of_row(Unary, "made_up", "What it does.", __name__)
     assert not searched
     assert (made.__name__, made.__doc__, made.model_fields["op"].default) == ("MadeUp", "What it does.", "made_up")
-    assert made.model_fields["operand"].description == "The value."

@@ -34,6 +34,8 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
         {**_ODD, **_POINTS, "C": 64, "O": 72},
         {**_IMAGES, "C": 64, "O": 72},
         {**_ODD, "C": 128, "O": 72},
+        {**_ODD, "C": 96, "O": 72},
+        {**_ODD, **_POINTS, "C": 32, "O": 133 * 64},
         {**_ODD, "C": 48, "O": 72},
     ),
     "conv2d_nchw_f32": (

@@ -43,10 +43,10 @@ def info(
 @app.command()
 def clear() -> None:
     """Delete every entry, and what interrupted runs of `wavespec tune` left to go on with."""
-    from wavespec.cache import default_directory
+    from wavespec.cache import SWEPT, default_directory
 
     entries = _entries(default_directory())
-    for path in entries:
+    for path in (*entries, default_directory() / SWEPT):
         path.unlink(missing_ok=True)
     for path in (default_directory() / "tune").glob("[0-9a-f]*"):
         if _TUNING.fullmatch(path.name):

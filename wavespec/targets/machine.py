@@ -364,7 +364,7 @@ def variants(target: str) -> tuple[Machine, ...]:
     if target not in TARGETS:
         raise KeyError(target)
     text = (resources.files("wavespec.targets") / f"{target}.yaml").read_text(encoding="utf-8")
-    data: dict[str, Any] = yaml.load(text, _LOADER)
+    data: dict[str, Any] = _LOADER(text).get_single_data()
     rows: list[dict[str, Any]] = data.pop("variants", [{}])
     return tuple(_machine(target, {**data, **row}) for row in rows)
 

@@ -121,7 +121,8 @@ def table_of(kind: Kind, target: str) -> Table | None:
 
 def _read(name: str) -> Mapping[str, Any]:
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where there is one: a fifth of the time
-    return yaml.load((resources.files("wavespec.schema.plans") / "tables" / f"{name}.yaml").read_text("utf-8"), loader)
+    text = (resources.files("wavespec.schema.plans") / "tables" / f"{name}.yaml").read_text("utf-8")
+    return loader(text).get_single_data()
 
 
 def _entries(written: Iterable[Entry], around: Entry | None = None) -> Iterator[Entry]:
