@@ -64,7 +64,7 @@ SPILLS = {
     "softmax": {2: 12, 10: 24, 15: 32},
     "softmax_bf16": {1: 12, 12: 12},
     "softmax_f16": {},
-    "sparsemax": {6: 8, 7: 16, 8: 16, 12: 52},
+    "sparsemax": {7: 8, 8: 16, 14: 52},
 }
 """Bytes, by the case; of f16 those of bf16, unless it has its own.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
 tiles gives way to the sums of one, loaded once a tile, never in a step, but for two places of biases of heads of 64; places of rows that the copies of keys and of
