@@ -88,7 +88,7 @@ ROOMS = {
             "ops",
         ),
     ),
-    "residues": ("residues", "checking.check_graph", "made_kernels", "resolve", "language", "ops"),
+    "residues": ("residues", "checking.check_graph", "made_kernels", "unused_ops", "resolve", "language", "ops"),
     "checking": ("checking", "cases", "materialize", "packed_rows", "parted_loops", "resolve", "language", "ops"),
     "families": ("families", "load", "resolve", "checking", "reading", "language", "ops"),
 }

@@ -32,6 +32,7 @@ from wavespec.schema.parted_loops import parted
 from wavespec.schema.products_before import product_that_can_be_made, with_product_before
 from wavespec.schema.renamed_dims import dims_along
 from wavespec.schema.sums_before import sums_that_can_be_made, with_sums_before
+from wavespec.schema.unused_ops import without_unused
 
 _COPIED: Final = (Read, Formula, Cast, Bitcast, Index, Size, *ELEMENTWISE)
 """What a value may be made of for a kernel of its own to make it."""
@@ -276,7 +277,8 @@ def _reading(
 ) -> KernelSpec:
     """The kernel with what was made in place of what it was made of."""
     shapes = {name: tensor.shape for name, tensor in spec.tensors.items() if name in schedule.materialize}
-    graph = _without_unused(_replaced(spec, spec.graph, values, shapes), values)
+    gone = {op.name for value in values.values() for op in value.ops} - values.keys()
+    graph = without_unused(_replaced(spec, spec.graph, values, shapes), lambda op: getattr(op, "name", "") in gone)
     read = {op.tensor for op in every(Read, graph)}
     spaces = {made_name(spec, name): _space(spec, name, values) for name in schedule.materialize}
     made = {
@@ -329,21 +331,3 @@ def _replaced(
             continue
         result.append(op.model_copy(update=update) if update else op)
     return tuple(result)
-
-
-def _without_unused(body: tuple[AnyOp, ...], values: Mapping[str, _Value]) -> tuple[AnyOp, ...]:
-    """The graph without what made the values, where nothing else uses it."""
-    gone = {op.name for value in values.values() for op in value.ops} - values.keys()
-    while True:
-        used = {word for op in body for word in words_of(op)}
-        left = _without(body, gone - used)
-        if left == body:
-            return left
-        body = left
-
-
-def _without(body: Sequence[AnyOp], gone: set[str]) -> tuple[AnyOp, ...]:
-    def changed(op: AnyOp) -> AnyOp:
-        return op.with_bodies(lambda inner: _without(inner, gone)) if isinstance(op, Structured) else op
-
-    return tuple(changed(op) for op in body if getattr(op, "name", "") not in gone)

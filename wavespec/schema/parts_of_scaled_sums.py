@@ -19,8 +19,9 @@ from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.models import Dim, KernelSpec, Tensor
 from wavespec.schema.made_kernels import free_name, plain_kernel, words_of
 from wavespec.schema.ops import OPS, AnyOp, Iterate, Op, Read, Register, Write, every
-from wavespec.schema.products_of_sums import without_unused
+from wavespec.schema.products_of_sums import is_dropped
 from wavespec.schema.split_loops import Carried, may_be_split
+from wavespec.schema.unused_ops import without_unused
 
 _ROWS, _COLUMNS, _PARTS = 4, 128, 32
 """Of a workgroup that joins parts, a wave for each row, and of how many parts at a time."""
@@ -64,7 +65,7 @@ class PartsOfScaledSums:
         loop = self.loop.model_copy(update={"carry": carry, **bounds})
         writes = [Write(value=f"{loop.name}.{name}", to=self._made(name)[0]) for name in carry]
         front = self.ops[: self.ops.index(self.loop)]
-        graph = without_unused((*front, *starts.values(), loop, *writes))
+        graph = without_unused((*front, *starts.values(), loop, *writes), is_dropped)
         read = {op.tensor for op in every(Read, graph)}
         tensors = {name: tensor for name, tensor in self.spec.tensors.items() if name in read}
         tensors |= dict(map(self._made, carry))
@@ -80,7 +81,7 @@ class PartsOfScaledSums:
         update = {"dim": self.part, "body": tuple(self._joined()), "start": None, "end": None}
         loop = self.loop.model_copy(update=update)
         at = self.ops.index(self.loop)
-        graph = without_unused((*self.ops[:at], loop, *self.ops[at + 1 :]))
+        graph = without_unused((*self.ops[:at], loop, *self.ops[at + 1 :]), is_dropped)
         used = {op.tensor for op in every(Read, graph)} | {op.to for op in every(Write, graph)}
         made = dict(map(self._made, self.loop.carry))
         tensors = {name: one.model_copy(update={"role": "input"}) for name, one in made.items()}

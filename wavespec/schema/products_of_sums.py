@@ -31,13 +31,13 @@ from wavespec.schema.ops import (
     ValueType,
     walk,
 )
+from wavespec.schema.unused_ops import without_unused
 
 _EXACT: Final = ("bf16", "f16")
 """Types whose products f32 holds, and which matrix units multiply."""
 _PARTED: Final = "bf16"
 """The type of a part of a number of f32: it has all of its powers of two."""
 _DROPPED: Final = (*ELEMENTWISE, Cast, Index, Mma, Read, Reduce, Register, Size)
-"""What a graph does as well without, where nothing uses it."""
 
 
 def with_products(spec: KernelSpec, rows: str) -> KernelSpec:
@@ -48,7 +48,7 @@ def with_products(spec: KernelSpec, rows: str) -> KernelSpec:
     """
     ops, types = plain_graph(spec)
     graph = _Sums(spec, ops, types, rows).body(ops)
-    return spec.model_copy(update={"graph": without_unused(graph)})
+    return spec.model_copy(update={"graph": without_unused(graph, is_dropped)})
 
 
 class _Sums:
@@ -155,22 +155,6 @@ def _name(op: Op) -> str:
     return getattr(op, "name", "")
 
 
-def without_unused(graph: tuple[AnyOp, ...]) -> tuple[AnyOp, ...]:
-    """The graph without values that nothing uses any more."""
-    while True:
-        used = {word for op in graph for word in _words(op)}
-        found = _kept(graph, used)
-        if found == graph:
-            return graph
-        graph = found
-
-
-def _words(op: Op) -> Iterator[str]:
-    yield from words_of(op)
-    if isinstance(op, Iterate):
-        yield from op.carry  # which a step makes anew
-
-
-def _kept(ops: Sequence[AnyOp], used: set[str]) -> tuple[AnyOp, ...]:
-    kept = (op for op in ops if not isinstance(op, _DROPPED) or op.name in used)
-    return tuple(op.with_bodies(lambda body: _kept(body, used)) if isinstance(op, Structured) else op for op in kept)
+def is_dropped(op: AnyOp) -> bool:
+    """Whether a graph does as well without it, where nothing uses it."""
+    return isinstance(op, _DROPPED)

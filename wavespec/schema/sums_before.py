@@ -23,6 +23,7 @@ from wavespec.schema.ops import AnyOp, Bitcast, Cast, Formula, Iterate, Mma, Rea
 from wavespec.schema.ops.base import EffectOp, ValueType
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.renamed_dims import dims_along
+from wavespec.schema.unused_ops import without_unused
 
 _OF_STEP: Final = (Read, Formula, Cast, Bitcast, Size, Reduce, *ELEMENTWISE)
 IN_FRONT: Final = (Register, Formula, Cast, Size, *ELEMENTWISE)
@@ -234,22 +235,13 @@ def graph_reading(graph: Sequence[AnyOp], summing: Iterate, carried: str, read: 
     assert isinstance(loop, Iterate)
     carry = {name: first for name, first in loop.carry.items() if name != carried}
     body = tuple(op for op in loop.body if getattr(op, "name", "") != carried)
-    body = _without_unused(body, {getattr(op, "name", "") for op in summing.body}, {*carry})
+    gone = {getattr(op, "name", "") for op in summing.body} - carry.keys()
+    body = without_unused(body, lambda op: getattr(op, "name", "") in gone)
     rest = loop.model_copy(update={"carry": carry, "body": body})
     keeps = [rest] if carry or any(every(EffectOp, body)) else []
     pattern = re.compile(rf"(?<![\w.]){loop.name}\s*\.\s*{carried}\b")
     behind = [cast("AnyOp", _renamed(op, pattern, read.name)) for op in graph[at + 1 :]]
     return (*graph[:at], *keeps, read, *behind)
-
-
-def _without_unused(body: tuple[AnyOp, ...], gone: set[str], kept: set[str]) -> tuple[AnyOp, ...]:
-    """A body without those of the ops that made a sum which nothing else uses."""
-    while True:
-        used = {word for op in body for word in words_of(op)} | kept
-        left = tuple(op for op in body if (name := getattr(op, "name", "")) not in gone or name in used)
-        if len(left) == len(body):
-            return left
-        body = left
 
 
 def _renamed(part: object, pattern: re.Pattern[str], name: str) -> object:

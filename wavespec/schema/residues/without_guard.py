@@ -19,7 +19,7 @@ from wavespec.schema.language.expressions import (
     Unary,
 )
 from wavespec.schema.language.models import Dim, KernelSpec
-from wavespec.schema.made_kernels import free_name, words_of
+from wavespec.schema.made_kernels import free_name
 from wavespec.schema.ops import (
     AnyOp,
     Formula,
@@ -39,6 +39,7 @@ from wavespec.schema.residues.index_sums import Digit, Indices, Made, Sum, betwe
 from wavespec.schema.residues.read_graph import Choice, ReadGraph
 from wavespec.schema.residues.split_dims import NotSplit, size_sum, split_dim
 from wavespec.schema.residues.written_sums import SumWriter
+from wavespec.schema.unused_ops import without_unused
 
 _ORDERS = ("<", "<=", ">", ">=")
 
@@ -75,7 +76,7 @@ class WithoutGuard:
         if not self.kept.is_exact and not all(self._leaves_out_others(op) for op in walk(self.graph.spec.graph)):
             raise NotSplit
         body = tuple(self._body(self.graph.spec.graph))
-        return self.graph.spec.model_copy(update={"dims": self.dims, "graph": _without_unused(body)})
+        return self.graph.spec.model_copy(update={"dims": self.dims, "graph": without_unused(body, _is_formula)})
 
     def _size_of(self, digit: Digit) -> str:
         """A dim as long as a digit, for its name."""
@@ -289,6 +290,10 @@ def _with_children(tree: Expression, children: Sequence[Expression]) -> Expressi
             raise AssertionError(f"{tree} has no children")
 
 
+def _is_formula(op: AnyOp) -> bool:
+    return isinstance(op, Formula | Index)
+
+
 def _chosen(name: str, conditions: Sequence[Expression], then: str) -> Formula:
     if not conditions:
         return _formula(name, Name(then))
@@ -301,20 +306,3 @@ def _formula(name: str, tree: Expression) -> Formula:
     if len(text) > LONGEST_EXPRESSION:
         raise NotSplit
     return Formula(name=name, text=text)
-
-
-def _without_unused(body: tuple[AnyOp, ...]) -> tuple[AnyOp, ...]:
-    """The graph without formulas that nothing uses."""
-    while True:
-        used = {word for op in body for word in words_of(op)}
-        left = _without(body, used)
-        if left == body:
-            return left
-        body = left
-
-
-def _without(body: Sequence[AnyOp], used: set[str]) -> tuple[AnyOp, ...]:
-    kept = [op for op in body if not isinstance(op, Formula | Index) or op.name in used]
-    return tuple(
-        op.with_bodies(lambda inner: _without(inner, used)) if isinstance(op, Structured) else op for op in kept
-    )
