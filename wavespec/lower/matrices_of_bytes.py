@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.expr_value import evaluated
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs
@@ -109,6 +107,8 @@ class _Places:
 
     @classmethod
     def of(cls, kernel: Kernel, memory: Memory, offsets: list[Expr]) -> _Places | None:
+        import numpy as np  # no other pass needs it, and whoever imports them should not wait for it
+
         names = sorted({name for offset in offsets for name in offset.symbols} - {"lane"})
         highs = [kernel.symbol(name).high for name in names]
         if any(kernel.symbol(name).low != 0 for name in names) or None in highs:
@@ -129,7 +129,7 @@ class _Places:
 
     def first(self, offset: Expr) -> tuple[int, int] | None:
         """Row and fragment of the first lane, where the others have what theirs of its product have."""
-        at = evaluated(offset, self.lanes) + np.zeros_like(self.moved)
+        at = evaluated(offset, self.lanes) + 0 * self.moved  # one for each lane, also where it is a number
         if at.min() < 0 or at.max() >= len(self.rows):
             return None
         rows, columns = self.rows[at] - self.moved, self.columns[at] - self.lanes["lane"] % 4 * _PAIR
@@ -140,6 +140,8 @@ class _Places:
 
 def _coordinates(memory: Memory) -> tuple[Any, Any]:
     """Row and column of each element of a tile, by where it lies."""
+    import numpy as np
+
     row, column = memory.dims
     shape = [extent.value for extent in memory.shape]
     grid = np.indices(shape).reshape(2, -1)
