@@ -46,7 +46,8 @@ class DistributeCopies(Pass):
             whole tile, ``guard`` (pairs left < right) and ``bounded`` (dims) where some lanes would reach beyond the
             tile, ``transpose`` = (rows, columns, unit) when elements change order on the way into packed panels, and
             ``asynchronous`` where the machine copies without registers.
-    Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours;
+    Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours; of
+               rows that are gathered beside products as many as a row of the swizzle has, for several pieces each;
                where asynchronous copies write in the order of lanes, along what is contiguous in shared memory: a lane
                reads the element that the swizzle puts there; blocks, turned in registers, where the tile lies turned;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers, as many

@@ -23,8 +23,9 @@ def places_by_lanes(
     """The operations of a step, and the symbols that they bind anew.
 
     The copies of a lane are those of one lane after the other at a distance, and neighbours copy parts of the same row.
-    So each of them makes the place of one copy: what of it ``changing`` symbols say, or a number below 0 where they
-    leave the row out.  A copy then takes two words of a neighbour, a sum and a comparison, whatever makes a place.
+    So each of them makes the place of one row: what of it ``changing`` symbols say, or a number below 0 where they
+    leave the row out.  A row then takes two words of a neighbour and a sum, whatever makes a place, and each of its
+    copies a comparison.
 
     Args:
         kernel: that the operations are of.
