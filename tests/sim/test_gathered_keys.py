@@ -163,6 +163,20 @@ def test_places_are_loaded_once_and_a_step_ahead() -> None:
     assert len(copies) == len(taken)
 
 
+def wide() -> str:
+    """Keys and queries of 256 bytes, twice what a row of the swizzle has."""
+    return text().replace("K: {value: 64}", "K: {value: 128}")
+
+
+def test_a_place_serves_all_pieces_of_a_row() -> None:
+    loop = gathering(lower(loads(wide(), "gathered.wave.yaml"), FEW))
+    taken = [op for op in loop.body.ops if op.name == "from_lane"]
+    assert [(op["lane"], op["lanes"]) for op in taken] == [(number, 8) for number in range(4)] * 2
+    copies = [op["memory"] for op in loop.body.ops if op.name == "copy_async"]
+    assert copies == ["k_tile.shared"] * 8 + ["v_tile.shared"] * 4
+    assert kinds(*run(wide(), K=128)) == set()
+
+
 def test_landing_is_said_when_later_copies_are_issued() -> None:
     """Of three buffers; of two each wait makes it visible itself."""
     loop = gathering(lower(loads(text(stages=3), "gathered.wave.yaml"), FEW))

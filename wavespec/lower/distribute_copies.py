@@ -46,7 +46,8 @@ class DistributeCopies(Pass):
             whole tile, ``guard`` (pairs left < right) and ``bounded`` (dims) where some lanes would reach beyond the
             tile, ``transpose`` = (rows, columns, unit) when elements change order on the way into packed panels, and
             ``asynchronous`` where the machine copies without registers.
-    Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours;
+    Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours; of
+               rows that are gathered beside products as many as a row of the swizzle has, for several pieces each;
                where asynchronous copies write in the order of lanes, along what is contiguous in shared memory: a lane
                reads the element that the swizzle puts there; blocks, turned in registers, where the tile lies turned;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers, as many
@@ -240,16 +241,19 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
     thread = wave * kernel.lanes + kernel.symbol("lane")
     if turned := turned_blocks_of(shared, thread, threads):
         layout, block, across, down = turned
-        guard, bounded = _beyond(thread, threads, (row, column), (down, across))
+        guard, bounded = _beyond(thread, threads, (row, column), (down, across), min(across, threads))
         return op.with_(layout=layout, loops=(), guard=guard, bounded=bounded, transpose=(*block, 1))
     width = copy_width(source, shared, machine)
     per_row = depth // width
-    layout = spread((row, column), (height, depth), width, thread, threads)
+    columns = min(per_row, threads)
+    if kernel.producers and op.get("through"):
+        columns = _lanes_of_gathered_row(shared, width, threads) or columns
+    layout = spread((row, column), (height, depth), width, thread, threads, columns)
     if in_lane_order and shared.arrangement is not None and shared.arrangement.swizzle is not None:
         places = dict(layout.base)
         swizzled = shared.arrangement.swizzled(places[column], places[row])
         layout = replace(layout, base=((row, places[row]), (column, swizzled)))
-    guard, bounded = _beyond(thread, threads, (row, column), (height, per_row))
+    guard, bounded = _beyond(thread, threads, (row, column), (height, per_row), columns)
     # What is masked off gets zeros, so lanes without a place in the tile need the other way.
     copies, every_lane = machine.globals.async_copies, not guard and not bounded
     alike = source.dtype == shared.dtype and not source.dtype.is_packed and width * source.dtype.bytes in copies.bytes
@@ -259,13 +263,22 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
     return op.with_(layout=layout, loops=(), guard=guard, bounded=bounded, transpose=())
 
 
+def _lanes_of_gathered_row(shared: Memory, width: int, threads: int) -> int:
+    """As many as copy a row of the swizzle, so that a lane that knows where a row is has several pieces of it; 0 where
+    these do not fill the tile evenly."""
+    height, depth = (extent.value for extent in shared.shape)
+    lanes = slab_columns(shared) // width
+    even = lanes and not threads % lanes and not height % (threads // lanes) and not depth % (lanes * width)
+    return lanes if even else 0
+
+
 def _beyond(
-    thread: Expr, threads: int, dims: tuple[str, str], counts: tuple[int, int]
+    thread: Expr, threads: int, dims: tuple[str, str], counts: tuple[int, int], columns: int
 ) -> tuple[tuple[tuple[Expr, Expr], ...], tuple[str, ...]]:
     """Which lanes have nothing to copy, and along which dims some reach beyond the tile, which has so many parts along
-    each."""
+    each; ``columns`` lanes take a row together."""
     (row, column), (height, per_row) = dims, counts
-    rows_at_once, columns = max(1, threads // per_row), min(per_row, threads)
+    rows_at_once = max(1, threads // columns)
     guard = ((thread, const(rows_at_once * columns)),) if threads % columns else ()
     bounded = (row,) if height % rows_at_once else ()
     return guard, bounded + ((column,) if per_row % columns else ())

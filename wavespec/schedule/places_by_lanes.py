@@ -23,8 +23,9 @@ def places_by_lanes(
     """The operations of a step, and the symbols that they bind anew.
 
     The copies of a lane are those of one lane after the other at a distance, and neighbours copy parts of the same row.
-    So each of them makes the place of one copy: what of it ``changing`` symbols say, or a number below 0 where they
-    leave the row out.  A copy then takes two words of a neighbour, a sum and a comparison, whatever makes a place.
+    So each of them makes the place of one row: what of it ``changing`` symbols say, or a number below 0 where they
+    leave the row out.  A row then takes two words of a neighbour and a sum, whatever makes a place, and each of its
+    copies a comparison.
 
     Args:
         kernel: that the operations are of.
@@ -37,17 +38,12 @@ def places_by_lanes(
     for memory in dict.fromkeys(op["memory"] for op in ops if op.is_(COPY_ASYNC)):
         numbers = [number for number, op in enumerate(found) if op.is_(COPY_ASYNC) and op["memory"] == memory]
         rows = [_row(kernel, found, number, changing) for number in numbers]
-        alike = [row for row in rows if row is not None]
-        width = _width(kernel, alike, wave_lanes) if len(alike) == len(numbers) >= _LEAST_COPIES else 0
-        if width >= len(numbers):
-            made, copies = _handed(kernel, alike, width, fresh, symbols)
-            by_number = dict(zip(numbers, copies, strict=True))
-            made_at = [*made, *by_number[numbers[0]]]
-            found = [
-                one
-                for number, op in enumerate(found)
-                for one in (made_at if number == numbers[0] else by_number.get(number, (op,)))
-            ]
+        parts = _by_row(kernel, [row for row in rows if row is not None])
+        alike = len(numbers) >= _LEAST_COPIES and None not in rows
+        if alike and (width := _width(kernel, [row for row, *_ in parts], wave_lanes)) >= len(parts):
+            copies = _handed(kernel, parts, width, fresh, symbols)
+            instead = {number: () for number in numbers} | {numbers[0]: copies}
+            found = [one for number, op in enumerate(found) for one in instead.get(number, (op,))]
     return _without_unused(found), symbols
 
 
@@ -95,6 +91,19 @@ def _changes(expr: Expr, changing: Container[str]) -> bool:
     return any(name in changing for name in expr.symbols)
 
 
+def _by_row(kernel: Kernel, copies: Sequence[_Row]) -> list[list[_Row]]:
+    """The copies, those of parts of the same row together."""
+    found = list[tuple[list[object], list[_Row]]]()
+    for copy in copies:
+        here = copy.at(kernel, kernel.symbol("lane"))
+        parts = next((parts for there, parts in found if there == here), None)
+        if parts is None:
+            found.append((here, [copy]))
+        else:
+            parts.append(copy)
+    return [parts for _, parts in found]
+
+
 def _width(kernel: Kernel, rows: Sequence[_Row], wave_lanes: int) -> int:
     """How many lanes next to each other copy parts of the same rows; 0 where copies are not those of one lane after the
     other."""
@@ -109,10 +118,11 @@ def _width(kernel: Kernel, rows: Sequence[_Row], wave_lanes: int) -> int:
 
 
 def _handed(
-    kernel: Kernel, rows: Sequence[_Row], width: int, fresh: Callable[[str], str], symbols: list[Expr]
-) -> tuple[list[Op], list[tuple[Op, ...]]]:
-    """What makes the place of one copy, and for each copy what takes it from the lane that made it."""
-    first, lane, build = rows[0], kernel.symbol("lane"), ThreadBuilder(fresh)
+    kernel: Kernel, rows: Sequence[Sequence[_Row]], width: int, fresh: Callable[[str], str], symbols: list[Expr]
+) -> list[Op]:
+    """What makes the place of one row, and the copies of each row behind what takes its place from the lane that made
+    it."""
+    first, lane, build = rows[0][0], kernel.symbol("lane"), ThreadBuilder(fresh)
     build.span, build.node = first.copy.span, first.copy.node
     own = lane + lane % width % len(rows) * (kernel.lanes * kernel.producers)
     names, bound = dict[str, Value](), {"lane": own}
@@ -128,17 +138,20 @@ def _handed(
         below, beyond = (_number(build, part.substitute(bound)) for part in pair)
         within = build.elementwise("lt", below, beyond, hint="within")
         place = build.elementwise("where", within, place, build.constant(-1, DTYPES["i64"], 1), hint="place")
-    copies = list[tuple[Op, ...]]()
-    for number, row in enumerate(rows):
-        taken, name = Value(fresh("place"), place.type), fresh(f"{row.copy['memory']}.place")
+    for number, parts in enumerate(rows):
+        taken, name = Value(fresh("place"), place.type), fresh(f"{first.copy['memory']}.place")
         symbols.append(symbol(name, None))
-        take = Op(
-            "from_lane", (place,), (taken,), attribute_pairs({"lane": number, "lanes": width}), None, row.copy.span
-        )
-        bind = Op("bind", (taken,), attributes=attribute_pairs({"symbol": name}), span=row.copy.span)
-        mask = (*row.inside, (const(-1), symbols[-1]))
-        copies.append((take, bind, row.copy.with_(source_offset=row.rest + symbols[-1], mask=mask)))
-    return build.ops, copies
+        span = parts[0].copy.span
+        handed = attribute_pairs({"lane": number, "lanes": width})
+        build.ops += [
+            Op("from_lane", (place,), (taken,), handed, None, span),
+            Op("bind", (taken,), attributes=attribute_pairs({"symbol": name}), span=span),
+        ]
+        build.ops += [
+            part.copy.with_(source_offset=part.rest + symbols[-1], mask=(*part.inside, (const(-1), symbols[-1])))
+            for part in parts
+        ]
+    return build.ops
 
 
 def _number(build: ThreadBuilder, expr: Expr) -> Value:
