@@ -108,7 +108,7 @@ class _Loops:
         start = self._op(f"llvm.ptrtoint {pointer} : !llvm.ptr to i64")
         place = self._op(f"arith.addi {start}, {offset} : i64")
         place = self._op(f"llvm.inttoptr {place} : i64 to !llvm.ptr")
-        if word == "tileloadd64":
+        if word in ("tileloadd64", "tileloaddt164"):
             self._to_tile(
                 tile,
                 self._op(f'"llvm.load"({place}) <{{alignment = 1 : i64, ordering = 0 : i64}}> : (!llvm.ptr) -> {_ROW}'),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -86,6 +87,36 @@ graph:
 """)
 
 
+WRITTEN_BEHIND = loads("""
+apiVersion: wavespec/v1
+kind: Kernel
+name: written_behind
+dims:
+  M: {}
+  N: {}
+  K: {multiple_of: 8}
+tensors:
+  x: {shape: [M, K], dtype: bf16, space: shared}
+  a: {shape: [N, K], dtype: bf16, space: shared}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 64, axis: 0}
+  - {workgroup: N, tile: 96, axis: 1}
+  - {tiling: K, tile: 512}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - sums:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - x_tile: {read: x}
+        - a_tile: {read: a}
+        - acc: {mma: [x_tile, a_tile, acc]}
+  - {write: sums.acc, to: y}
+""")
+
+
 def emulated_kernel(spec: KernelSpec) -> Kernel:
     module = emit(spec, TILES_ALONE)
     assert "llvm.x86.tdpbf16ps" in module.text
@@ -121,3 +152,24 @@ def test_blocks_of_sums_have_a_scratch_memory_each() -> None:
     assert len(stores) == 2 * 4 == len(set(stores))
     assert module.count("memref<4096xi8") >= 2
     assert " iter_args" not in module, "no sums in vector registers"
+
+
+def test_all_operands_are_loaded_in_front_of_products() -> None:
+    words = re.findall(r"llvm\.x86\.(tileload\w+|tdp\w+)", emit(WRITTEN_BEHIND, AMX).text)
+    assert words == ["tileloadd64", "tileloaddt164", "tileloaddt164", "tileloadd64", *["tdpbf16ps"] * 4]
+
+
+def test_rows_that_the_nearest_cache_holds_stay_there() -> None:
+    """32 rows of 512 elements do, panels of 96 columns do not, and where it holds nothing nothing stays."""
+    nothing = emit(WRITTEN_BEHIND, replace(AMX, nearest_cache_bytes=1024)).text
+    assert "tileloadd64" not in nothing
+    assert "tileloaddt164" not in emit(TWO_PRODUCTS, AMX).text
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("sizes", [(64, 96, 512), (70, 200, 1040), (33, 97, 64), (1, 1, 8), (64, 96, 0)])
+def test_sums_that_wait_are_all_written(sizes: tuple[int, int, int]) -> None:
+    random = torch.Generator().manual_seed(0)
+    m, n, k = sizes
+    x, a = (torch.randint(-9, 20, (rows, k), generator=random).bfloat16() for rows in (m, n))
+    assert torch.equal(emulated_kernel(WRITTEN_BEHIND)(x, a), x.float() @ a.float().T)

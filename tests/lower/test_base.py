@@ -113,6 +113,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "fuse-products",
             "walk-grid",
             "read-in-place",
+            "write-behind",
             "share-out-powers",
             "keep-narrow",
             "keep-in-shared",
@@ -125,5 +126,5 @@ def test_passes_say_which_machines_they_are_for() -> None:
         *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan", "multiply-in-pairs"),
         *("peel-waves", "share-quotients", "join-remainders", "reduce-together", "announce-rows", "walk-rows"),
         *("announce-columns", "announce-copies", "spread-announcements", "turn-runs", "cut-tiles"),
-        *("store-at-once", "sum-bias-once"),
+        *("store-at-once", "sum-bias-once", "write-behind"),
     }

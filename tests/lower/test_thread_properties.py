@@ -157,6 +157,7 @@ def test_a_kernel_that_has_it_and_one_that_has_not(one: Property) -> None:
         (properties.memories_are_filled_first, LANES.kernel(LOAD)),
         (properties.memories_are_filled_first, PRODUCERS.kernel(role(GET) + role(ASYNC, first=1))),
         (properties.memories_are_filled_first, LANES.kernel(ZERO + loop(SUM))),
+        (properties.memories_are_filled_first, LANES.kernel(ZERO + loop(loop(GET, "turn").replace("[8]", "[step]") + PUT))),
         (properties.buffers_are_in_range, LANES.kernel(loop(ZERO + buffered(PUT, "step - 5")).replace("lower = [0]", "lower = [5]"))),
         (properties.buffers_are_in_range, LANES.kernel(loop(ZERO + buffered(PUT, "step")).replace("upper = [8]", "upper = [0]"))),
         (properties.waves_are_loops, LANES.kernel(loop(BY_STEP))),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wavespec.emit.cpu_lanes import CpuLanes
+from wavespec.emit.cpu_memory import CpuMemory
 from wavespec.emit.cpu_products import CpuProducts
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
@@ -13,8 +15,9 @@ from wavespec.emit.zeros import local_memory
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.rewriting import uses_of
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import CONSTANT, LOAD_TILE, MMA
+from wavespec.ir.thread_ops import CONSTANT, FOR, LOAD_TILE, MMA, STORE
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
@@ -70,15 +73,24 @@ class Tiles(Emitter):
     """
 
     def __init__(
-        self, function: Function, lanes: CpuLanes, products: CpuProducts, buffers: dict[str, tuple[str, str]]
+        self,
+        function: Function,
+        lanes: CpuLanes,
+        memory: CpuMemory,
+        products: CpuProducts,
+        buffers: dict[str, tuple[str, str]],
     ) -> None:
         super().__init__(function)
-        self.lanes, self.products, self.buffers = lanes, products, buffers
+        self.lanes, self.memory, self.products, self.buffers = lanes, memory, products, buffers
         self.operands: dict[str, _Rows] = {}
         self.sums: dict[str, _Sums] = {}
         self.pointers: dict[str, str] = {}
         self.in_tiles = ""
+        staged = [memory for memory in self.kernel.memories if memory.space == "shared"]
+        self.sizes = {memory.name: memory.bytes_of(memory.elements.value) for memory in staged}
         self.zeros = {op.result.name for op in self.kernel.walk() if op.is_(CONSTANT) and op["value"] == 0}
+        uses = Counter(value.name for op in self.kernel.body for value in uses_of(op))
+        self.laid_down = {name: memory for name, memory in self._laid_down(self.kernel.body) if uses[name] == 1}
 
     def begin(self) -> None:
         self._scratch("amx.left", _SCRATCH_BYTES // 2)
@@ -140,6 +152,13 @@ class Tiles(Emitter):
         one, both = vector_type(sums.dtype, size // 2), f"vector<{size}xbf16>"
         return self.text.op(f'llvm.call_intrinsic "{sums.rounded_pairs}"({high}, {low}) : ({one}, {one}) -> {both}')
 
+    def emit_store(self, op: Op) -> None:
+        """A block of sums goes from its tiles to where it is stored."""
+        if op.operands[0].name in self.laid_down:
+            self._from_tiles(self.pointers[op["memory"]])
+        else:
+            self.memory.emit_store(op)
+
     def emit_slice(self, op: Op) -> None:
         known = self.sums.get(op.operands[0].name)
         if known is None:
@@ -173,7 +192,8 @@ class Tiles(Emitter):
         if not self._adds_up_a_block(op):
             self.products.emit_for(op)
             return
-        scratch = self._block_of(op.results[0])
+        stays = op.results[0].name in self.laid_down
+        scratch = self.laid_down[op.results[0].name] if stays else self._block_of(op.results[0])
         self._sums_to_tiles(op.operands[0], scratch)
         bits = self.products.loops.counter_bits(op)
         lower, upper, step = (self.indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
@@ -189,6 +209,8 @@ class Tiles(Emitter):
         head = f"scf.for {induction} = {lower} to {upper} step {step}  : i{bits} {{"
         self.text.blocks[-1] += [head, *self.function.nested(body)]
         self.text.do("}")
+        if stays:
+            return
         # Without a step the sums are what they were before.
         row = next(row for inner in op.walk() if (row := _tiled_row(inner, self.machine)))
         self._tiles_to_sums(op.results[0], scratch, row.rounded_pairs if op.operands[0].name in self.zeros else "")
@@ -207,6 +229,19 @@ class Tiles(Emitter):
             elif any(value.name in sums for value in inner.operands):
                 return False
         return len(sums) > 1 and op.body.yields[0].name == sums[-1]
+
+    def _laid_down(self, ops: Sequence[Op]) -> Iterator[tuple[str, str]]:
+        """Blocks that start at zero and are stored to the beginning of a memory behind their loop, with no product in
+        between; and the memory of each."""
+        waiting = ""
+        for op in ops:
+            if op.region:
+                yield from self._laid_down(op.region.ops)
+            if op.is_(STORE) and op.operands[0].name == waiting and op["offset"] == const(0) and not op["mask"]:
+                yield waiting, op["memory"]
+            elif any(_tiled_row(inner, self.machine) for inner in op.walk()):
+                starts_at_zero = op.is_(FOR) and self._adds_up_a_block(op) and op.operands[0].name in self.zeros
+                waiting = op.results[0].name if starts_at_zero else ""
 
     def _block_of(self, value: Value) -> str:
         """A scratch memory for a block of sums."""
@@ -231,13 +266,17 @@ class Tiles(Emitter):
 
     def _tiles_to_sums(self, value: Value, scratch: str, rounded_pairs: str) -> None:
         self._keep(value, _Sums(scratch, 0, value.vector.dtype, rounded_pairs))
-        pointer = self.pointers[scratch]
+        self._from_tiles(self.pointers[scratch])
+
+    def _from_tiles(self, pointer: str) -> None:
+        """Store the block of sums that is in tiles."""
         for i, row in enumerate(_SUMS):
             for j, tile in enumerate(row):
                 self._move("tilestored64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, self._row_of_sums())
 
     def emit_mma(self, op: Op) -> None:
-        """``sums[i][j] += left[i] · right[j]``, each operand tile loaded right before its first use."""
+        """``sums[i][j] += left[i] · right[j]``, behind the loads of all operand tiles: a product that waits for a tile
+        holds up the loads behind it."""
         row, a, b, acc = self.function.product_of(op)
         family, _, intrinsic = row.emit.partition(":")
         if family != "amx":
@@ -246,23 +285,18 @@ class Tiles(Emitter):
         scratch = "" if self.in_tiles == acc.name else self._block_of(op.result)
         if scratch:
             self._sums_to_tiles(acc, scratch)
-        left, left_stride = self._address(self._rows(a, "amx.left", _ROW_BYTES))
-        right, right_stride = self._address(self._rows(b, "amx.right", 2 * _ROW_BYTES))
-
-        def product(i: int, j: int) -> None:
-            tiles = ", ".join(self._number(tile) for tile in (_SUMS[i][j], _LEFT[i], _RIGHT[j]))
-            self.text.do(f'llvm.call_intrinsic "{intrinsic}"({tiles}) : (i8, i8, i8) -> ()')
-
-        self._move("tileloadd64", _LEFT[0], left, 0, left_stride)
-        self._move("tileloadd64", _RIGHT[0], right, 0, right_stride)
-        product(0, 0)
-        self._move("tileloadd64", _RIGHT[1], right, _ROW_BYTES, right_stride)
-        product(0, 1)
+        (left, left_stride), left_load = self._operand(self._rows(a, "amx.left", _ROW_BYTES))
+        (right, right_stride), right_load = self._operand(self._rows(b, "amx.right", 2 * _ROW_BYTES))
         half = self.text.op(f"arith.muli {left_stride}, {self.text.constant(_ROWS, 'i64')} : i64")
-        left = self.text.op(f"arith.addi {left}, {half} : i64")
-        self._move("tileloadd64", _LEFT[1], left, 0, left_stride)
-        product(1, 0)
-        product(1, 1)
+        below = self.text.op(f"arith.addi {left}, {half} : i64")
+        self._move(left_load, _LEFT[0], left, 0, left_stride)
+        self._move(right_load, _RIGHT[0], right, 0, right_stride)
+        self._move(right_load, _RIGHT[1], right, _ROW_BYTES, right_stride)
+        self._move(left_load, _LEFT[1], below, 0, left_stride)
+        for i, tiles in enumerate(_SUMS):
+            for j, tile in enumerate(tiles):
+                numbers = ", ".join(map(self._number, (tile, _LEFT[i], _RIGHT[j])))
+                self.text.do(f'llvm.call_intrinsic "{intrinsic}"({numbers}) : (i8, i8, i8) -> ()')
         if scratch:
             self._tiles_to_sums(op.result, scratch, row.rounded_pairs)
         else:
@@ -291,6 +325,15 @@ class Tiles(Emitter):
     def _scratch(self, name: str, space: int, depth: int | None = None) -> None:
         self.buffers[name] = local_memory(self.text, space, "i8", depth)
         self.pointers[name] = self.text.address(*self.buffers[name], depth=depth)
+
+    def _operand(self, rows: _Rows) -> tuple[tuple[str, str], str]:
+        """Where an operand lies, and how it is loaded.
+
+        Tiles of a memory that the nearest cache has no room for come from the next one each time: they leave the
+        nearest one to those that it does have."""
+        memory = self.sizes.get(rows.memory, 0)
+        fits = memory <= self.machine.nearest_cache_bytes
+        return self._address(rows), "tileloadd64" if fits else "tileloaddt164"
 
     def _address(self, rows: _Rows) -> tuple[str, str]:
         """Of the first row, and bytes from row to row."""

@@ -47,7 +47,7 @@ def use_cpu(function: Function) -> None:
     function.together(divisors.run, ELEMENTWISE)
     function.together(memory.run, LOAD | STORE | ACCUMULATE | ATOMIC)
     if uses_tiles(function.kernel, function.machine):
-        function.use(Tiles(function, lanes, products, frame.buffers))
+        function.use(Tiles(function, lanes, memory, products, frame.buffers))
 
 
 class CpuFrame(Emitter):

@@ -87,6 +87,7 @@ from wavespec.lower.unroll_batches import UnrollBatches
 from wavespec.lower.walk_grid import WalkGrid
 from wavespec.lower.walk_rows import WalkRows
 from wavespec.lower.widen_sums import WidenSums
+from wavespec.lower.write_behind import WriteBehind
 
 PASSES: tuple[Pass, ...] = (
     WidenSums(),
@@ -162,6 +163,7 @@ PASSES: tuple[Pass, ...] = (
     SumBiasOnce(),
     AnnounceCopies(),
     SpreadAnnouncements(),
+    WriteBehind(),
     AnnounceRows(),
     AnnounceColumns(),
     HoistInvariants(),

@@ -103,7 +103,7 @@ def memories_are_filled_first(kernel: Kernel, machine: Machine) -> Iterator[Brea
                 if not _may_have(filled.get(name, set[Expr]()), _buffer(op, _READ_FROM[key], first)):
                     yield op, f"nothing is in '@{name}' yet"
             fill(op, first)
-            if op.region:
+            if op.region and not (op.is_(FOR) and op["upper"].substitute(first) == const(0)):  # else it has no step yet
                 start = {op["induction"]: op.get("lower", const(0))} if op.get("induction") else {}
                 yield from block(op.region.ops, {**first, **start})
 

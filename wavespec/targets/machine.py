@@ -183,6 +183,8 @@ class Machine:
     """Whether instructions convert f16 to f32 and back; else it is done by the bits of numbers."""
     element_masks: bool = False
     """Whether an instruction leaves out any elements of a vector, and does not touch their memory."""
+    nearest_cache_bytes: int = 0
+    """Bytes of the cache that loads ask first; 0 = not known, or all loads are alike."""
     core_cache_bytes: int = 0
     """Bytes of a cache that one core has for itself (the second level), the least of those that run this target;
     0 = none."""
