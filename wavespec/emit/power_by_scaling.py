@@ -24,6 +24,8 @@ _POWER = (
 _DOWN = 0b1001
 _AS_SET = 4
 """Rounding that the processor is set to."""
+_SMALLEST = -150.0
+"""What is less is 0, and is not computed: a result that is too small for its type takes a hundred cycles."""
 
 
 def power_by_scaling(text: MlirText, name: str, size: int, machine: Machine) -> str:
@@ -34,6 +36,9 @@ def power_by_scaling(text: MlirText, name: str, size: int, machine: Machine) -> 
     type_, every = vector_type(f32, width), f"i{width}"
     x = name if size == width else _widened(text, name, size, width)
     none, all_ = text.constant(0, type_), text.constant(-1, every)
+    flags = text.op(f"arith.cmpf uge, {x}, {text.constant(_SMALLEST, type_)} : {type_}")
+    flags = text.op(f"vector.bitcast {flags} : vector<{width}xi1> to vector<1x{every}>")
+    wanted = text.op(f"vector.extract {flags}[0] : {every} from vector<1x{every}>")
     down, as_set = text.constant(_DOWN, "i32"), text.constant(_AS_SET, "i32")
     types = f"({type_}, i32, {type_}, {every}, i32) -> {type_}"
     rest = text.op(f'llvm.call_intrinsic "{machine.fraction}"({x}, {down}, {none}, {all_}, {as_set}) : {types}')
@@ -42,7 +47,7 @@ def power_by_scaling(text: MlirText, name: str, size: int, machine: Machine) -> 
     for coefficient in reversed(coefficients):
         result = text.op(f"math.fma {result}, {rest}, {text.constant(coefficient, type_)} : {type_}")
     types = f"({type_}, {type_}, {type_}, {every}, i32) -> {type_}"
-    result = text.op(f'llvm.call_intrinsic "{machine.times_power}"({result}, {x}, {none}, {all_}, {as_set}) : {types}')
+    result = text.op(f'llvm.call_intrinsic "{machine.times_power}"({result}, {x}, {none}, {wanted}, {as_set}) : {types}')
     return result if size == width else _narrowed(text, result, size, width)
 
 
