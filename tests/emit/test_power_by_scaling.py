@@ -43,6 +43,6 @@ def test_powers_are_those_of_f64_rounded_at_most_one_unit_away() -> None:
     units = (kernel(x).double() - exact).abs() / torch.clamp(exact.abs() * 2.0**-23, min=2.0**-149)
     inside = exact < torch.finfo(torch.float32).max
     assert units[inside].max() <= 1
-    edges = torch.tensor([-math.inf, -3e38, -2.0**24, -150.0, -0.0, 0.0, 3.0, 127.0, 128.0, 3e38, math.inf, math.nan])
+    edges = torch.tensor([-math.inf, -3e38, -(2.0**24), -150.0, -0.0, 0.0, 3.0, 127.0, 128.0, 3e38, math.inf, math.nan])
     assert torch.equal(kernel(edges).nan_to_num(5), torch.exp2(edges).nan_to_num(5))
     assert torch.equal(kernel(torch.arange(-149.0, 128)), torch.exp2(torch.arange(-149.0, 128)))

@@ -47,7 +47,9 @@ def power_by_scaling(text: MlirText, name: str, size: int, machine: Machine) -> 
     for coefficient in reversed(coefficients):
         result = text.op(f"math.fma {result}, {rest}, {text.constant(coefficient, type_)} : {type_}")
     types = f"({type_}, {type_}, {type_}, {every}, i32) -> {type_}"
-    result = text.op(f'llvm.call_intrinsic "{machine.times_power}"({result}, {x}, {none}, {wanted}, {as_set}) : {types}')
+    result = text.op(
+        f'llvm.call_intrinsic "{machine.times_power}"({result}, {x}, {none}, {wanted}, {as_set}) : {types}'
+    )
     return result if size == width else _narrowed(text, result, size, width)
 
 

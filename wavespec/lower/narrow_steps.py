@@ -1,4 +1,4 @@
-"""Tile kernel in, tile kernel out: steps of loops that join scores are as wide as the tile registers that these are in."""
+"""Tile kernel in, tile kernel out: steps of loops that join scores are as wide as the tile registers of these."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def _widths(loop: Op, machine: Machine) -> dict[str, int]:
     dim = loop["dim"]
     rows = {instruction_of(op, machine) for op in loop.body.ops if op.is_(MMA) and op["n"] == dim}
     joins = any(op.is_(REDUCE) and op["dim"] == dim for op in loop.body.ops)
-    if not joins or len(rows) != 1 or not all(row.in_tile_registers for row in rows):
+    row = next(iter(rows), None)
+    if not joins or row is None or len(rows) > 1 or not row.in_tile_registers:
         return {}
-    return {dim: row.n for row in rows}
+    return {dim: row.n}
