@@ -119,6 +119,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "load-ahead",
             "meet-once",
         ),
+        *("narrow-steps", "sink-behind-products"),
     }
     assert others[1] == {
         *("strip-tiles", "split-chains", "sum-apart", "serialize-waves", "drop-checks", "skip-zeros", "skip-rows"),
@@ -126,4 +127,5 @@ def test_passes_say_which_machines_they_are_for() -> None:
         *("peel-waves", "share-quotients", "join-remainders", "reduce-together", "announce-rows", "walk-rows"),
         *("announce-columns", "announce-copies", "spread-announcements", "turn-runs", "cut-tiles"),
         *("store-at-once", "sum-bias-once"),
+        *("narrow-steps", "sink-behind-products"),
     }
