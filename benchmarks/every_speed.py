@@ -2,12 +2,13 @@
 
 Needs the compiler to build, and torch, `wavespec.runtime` and `tests/kernels.py` to run, maybe on another machine:
 
-    python -m benchmarks.every_speed build FOLDER [--target sm_90] [--only NAME ...] [--without-plan]
-    python -m benchmarks.every_speed run FOLDER [--device cuda] [--only NAME ...] [--seconds S] [--below RATIO]
+    python -m benchmarks.every_speed build FOLDER [--target sm_90] [--variant NAME] [--only NAME ...] [--without-plan]
+    python -m benchmarks.every_speed run FOLDER [--device cuda] [--running] [--only NAME ...] [--seconds S] [--below R]
 
 Sizes are those of Qwen3-32B, Gemma 2, gpt-oss, Mixtral, ViT-L, Whisper, SDXL, ResNeXt and MobileNet, with numbers of
 tokens that divide by nothing.  Both make their results anew and are called in turns on the same tensors, on a GPU with
-256 MiB written in between; figures are medians.  Results are compared with f64: the error is at most twice torch's.
+256 MiB written in between; figures are medians.  ``--running``: one thread of a CPU, whose time is counted while it
+runs, for a machine that others use, too.  Results are compared with f64: the error is at most twice torch's.
 "Without plan": of each spec what is computed alone, with the plan that the compiler makes of it.
 Torch is what its users write without a compiler: one function where there is one.  Split decoding, ragged batches and
 groups have no such function and tables of their own (``decode_h200``, ``ragged_h200``, ``grouped_h200``).
@@ -19,6 +20,7 @@ import argparse
 import math
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -397,10 +399,12 @@ def main() -> None:
     building = commands.add_parser("build", help="compile the kernels of the table")
     building.add_argument("folder", type=Path)
     building.add_argument("--target", default="cpu")
+    building.add_argument("--variant", help="of CPUs: this one alone, not all")
     building.add_argument("--without-plan", action="store_true", help="leave tiles and schedules to the compiler")
     running = commands.add_parser("run", help="check and time kernels on this machine")
     running.add_argument("folder", type=Path)
     running.add_argument("--device", default="cpu")
+    running.add_argument("--running", action="store_true", help="one thread of a CPU, while it runs")
     running.add_argument("--seconds", type=float, default=_LEAST_SECONDS, help="for each size")
     running.add_argument("--most-work", type=float, default=math.inf, help="products of all extents that are left out")
     running.add_argument("--below", type=float, default=math.inf, help="print the rows whose ratio is less")
@@ -408,22 +412,25 @@ def main() -> None:
         command.add_argument("--only", nargs="*", default=list(CONTESTS), help="kernels by name")
     arguments = parser.parse_args()
     if arguments.command == "build":
-        build_all(arguments.folder, arguments.target, arguments.only, planned=arguments.without_plan)
+        build_all(arguments)
     else:
         run(arguments)
 
 
-def build_all(folder: Path, target: str, names: Sequence[str], *, planned: bool = False) -> None:
-    """Compile them into ``folder``, one file each; ``planned``: without what their specs say of tiles."""
+def build_all(arguments: argparse.Namespace) -> None:
+    """Compile them into the folder, one file each; without a plan: without what their specs say of tiles."""
     from tests.bare import planned_anew
     from tests.kernels import subjects
     from wavespec.pipeline import build
+    from wavespec.targets import machines
 
+    folder, target = arguments.folder, arguments.target
+    only = next((one for one in machines(target) if one.variant == arguments.variant), None)
     folder.mkdir(parents=True, exist_ok=True)
     for subject in subjects(target):
-        if subject.name in names and subject.name in CONTESTS:
-            spec = planned_anew(subject.spec) if planned else subject.spec
-            artifact = build(spec, target, cubins=target != "cpu")
+        if subject.name in arguments.only and subject.name in CONTESTS:
+            spec = planned_anew(subject.spec) if arguments.without_plan else subject.spec
+            artifact = build(spec, target, only=only, cubins=target != "cpu")
             (folder / f"{subject.file}-{subject.name}.wavespec").write_bytes(pack_artifact(artifact))
             print(subject.name, flush=True)
 
@@ -431,6 +438,8 @@ def build_all(folder: Path, target: str, names: Sequence[str], *, planned: bool 
 def run(arguments: argparse.Namespace) -> None:
     """Print a row for each kernel and size, and the geometric mean and the least ratio of each kernel."""
     torch.set_default_device(arguments.device)
+    if arguments.running:
+        torch.set_num_threads(1)
     torch.backends.cudnn.allow_tf32 = False  # torch's default would not be f32
     print("| kernel | sizes | wavespec µs | torch µs | ratio |\n|---|---|---:|---:|---:|", flush=True)
     means: list[str] = []
@@ -463,7 +472,7 @@ def _rows(kernel: Kernel, file: str, name: str, arguments: argparse.Namespace) -
         except (RuntimeError, ValueError) as error:  # it has no kernel for some sizes, or no memory: the row says so
             wrong = f" torch: {str(error).splitlines()[0][:90]}"
         wrong = _wrong(kernel, file, name, contest, inputs, found) or wrong
-        times = (gpu_times if arguments.device == "cuda" else cpu_times)(calls, arguments.seconds)
+        times = _times(calls, arguments)
         mine = times["wavespec"]
         if "torch" in times:
             theirs = times["torch"]
@@ -473,6 +482,12 @@ def _rows(kernel: Kernel, file: str, name: str, arguments: argparse.Namespace) -
             other = " | " if theirs is None or ratio is None else f"{theirs:.1f} | {ratio:.2f}"
             print(f"| {name} | {shown} | {mine:.1f} | {other} |{wrong}", flush=True)
         yield ratio
+
+
+def _times(calls: dict[str, Callable[[], object]], arguments: argparse.Namespace) -> dict[str, float]:
+    if arguments.device == "cuda":
+        return gpu_times(calls, arguments.seconds)
+    return cpu_times(calls, arguments.seconds, time.thread_time if arguments.running else time.perf_counter)
 
 
 def _inputs(artifact: KernelArtifact, file: str, name: str, sizes: Sizes) -> list[Tensor]:

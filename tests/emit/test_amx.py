@@ -13,6 +13,7 @@ from wavespec.emit.targets import module_to_binaries
 from wavespec.pipeline import emit
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import machines
 
 AMX, AVX2 = machines("cpu")[0], machines("cpu")[-1]
@@ -173,3 +174,20 @@ def test_sums_that_wait_are_all_written(sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     x, a = (torch.randint(-9, 20, (rows, k), generator=random).bfloat16() for rows in (m, n))
     assert torch.equal(emulated_kernel(WRITTEN_BEHIND)(x, a), x.float() @ a.float().T)
+
+
+WIDE = loads(
+    dump_yaml(TWO_PRODUCTS)
+    .replace("tile: 32, axis: 1", "tile: 64, axis: 1")
+    .replace("mma: auto", "mma: amx_bf16_16x64x32")
+    .replace("multiple_of: 32", "multiple_of: 64")
+)
+"""The same in blocks of 16 rows, which four tiles fill side by side."""
+
+
+@pytest.mark.compiles
+def test_blocks_of_sixteen_rows_are_in_their_places() -> None:
+    random = torch.Generator().manual_seed(0)
+    x, a, b = (torch.randint(-9, 20, (rows, 128), generator=random).bfloat16() for rows in (128, 64, 64))
+    one, other = (x.float() @ matrix.float().T for matrix in (a, b))
+    assert torch.equal(emulated_kernel(WIDE)(x, a, b), one.bfloat16().float() - other)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -101,3 +103,9 @@ def test_sums_are_rounded_as_numbers_are() -> None:
     assert isinstance(got, torch.Tensor)
     expected = (a.float() @ b.float().T).bfloat16()
     torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def test_weights_of_attention_are_rounded_by_it_on_their_way_to_tile_registers() -> None:
+    spec = loads((Path(__file__).parents[2] / "specs" / "attention.wave.yaml").read_text(encoding="utf-8"))
+    assert emit(spec, VARIANTS["x86_64_amx"]).text.count(ROUNDING) == 64, "vectors of 16 rows of 64 weights"
+    assert ROUNDING not in emit(spec, VARIANTS["x86_64_v4_bf16"]).text

@@ -120,11 +120,12 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "load-ahead",
             "meet-once",
         ),
+        *("narrow-steps", "sink-behind-products"),
     }
     assert others[1] == {
         *("strip-tiles", "split-chains", "sum-apart", "serialize-waves", "drop-checks", "skip-zeros", "skip-rows"),
         *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan", "multiply-in-pairs"),
         *("peel-waves", "share-quotients", "join-remainders", "reduce-together", "announce-rows", "walk-rows"),
         *("announce-columns", "announce-copies", "spread-announcements", "turn-runs", "cut-tiles"),
-        *("store-at-once", "sum-bias-once", "write-behind"),
+        *("store-at-once", "sum-bias-once", "write-behind", "narrow-steps", "sink-behind-products"),
     }

@@ -18,7 +18,7 @@ from wavespec.targets.machine import Machine, machines
 
 pytestmark = pytest.mark.usefixtures("tiles_count")
 
-AMX, AVX2 = (next(m for m in machines("cpu") if m.variant == f"x86_64_{name}") for name in ("amx", "v3"))
+BF16_PAIRS, AVX2 = (next(m for m in machines("cpu") if m.variant == f"x86_64_{name}") for name in ("v4_bf16", "v3"))
 TILE = 64
 BF16 = numpy_dtype(DTYPES["bf16"])
 
@@ -102,7 +102,7 @@ def test_code_is_as_long_for_many_strips_as_for_two() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 3, 64), (AVX2, 2, 1), (AVX2, 1, 0), (CPU, 5, 70), (AMX, 5, 70)]
+    ("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 3, 64), (AVX2, 2, 1), (AVX2, 1, 0), (CPU, 5, 70), (BF16_PAIRS, 5, 70)]
 )
 def test_results_are_exact_whatever_the_last_tile_has(machine: Machine, m: int, n: int) -> None:
     random, k, d = np.random.default_rng(0), 7, 18
@@ -137,7 +137,7 @@ AT_PLACES = (
 """Rows of b, and something to add, from places that are read and computed along the dim that is cut."""
 
 
-@pytest.mark.parametrize(("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 2, 1), (AVX2, 1, 0), (AMX, 5, 70)])
+@pytest.mark.parametrize(("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 2, 1), (AVX2, 1, 0), (BF16_PAIRS, 5, 70)])
 def test_reads_at_places_are_cut_too(machine: Machine, m: int, n: int) -> None:
     spec = below_largest(*AT_PLACES)
     assert strips(stripped(spec, machine))
@@ -171,7 +171,7 @@ BY_LENGTHS = (
 """Something to take away for each element along the dim that is cut: a sum along another one."""
 
 
-@pytest.mark.parametrize(("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 2, 1), (AVX2, 1, 0), (AMX, 5, 70)])
+@pytest.mark.parametrize(("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 2, 1), (AVX2, 1, 0), (BF16_PAIRS, 5, 70)])
 def test_a_reduction_along_another_dim_is_one_of_each_strip(machine: Machine, m: int, n: int) -> None:
     """It ends no loop: what follows it needs nothing of other strips."""
     spec = below_largest(*BY_LENGTHS)

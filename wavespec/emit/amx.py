@@ -1,10 +1,12 @@
-"""Thread kernels for CPUs with tile registers: matrix products of 32x32 blocks whose sums stay in tiles through a loop."""
+"""Thread kernels for CPUs with tile registers: matrix products of blocks of 32x32 or 16x64 whose sums stay in tiles
+through a loop."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from wavespec.emit.cpu_lanes import CpuLanes
 from wavespec.emit.cpu_memory import CpuMemory
@@ -21,12 +23,11 @@ from wavespec.ir.thread_ops import CONSTANT, FOR, LOAD_TILE, MMA, STORE
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
-# Tiles have fixed numbers: a block of sums is 2x2 of them, an operand 2.
-_SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)
+# Tiles have fixed numbers: a block of sums is 2x2 of them, or four side by side, behind which operands come.
+_SUMS, _LEFT, _RIGHT = 0, 4, {1: (5, 6, 7, 5), 2: (6, 7)}
+"""The first tiles of sums and of the left operand; by rows of tiles in a block, those of the right one."""
 _ROWS, _ROW_BYTES = 16, 64
-_SIDE = 2 * _ROWS
-"""Rows and columns of a block of sums."""
-_SCRATCH_BYTES = 2 * _ROWS * 2 * _ROW_BYTES
+_SCRATCH_BYTES = 4 * _ROWS * _ROW_BYTES
 """A block of sums, the largest thing that has to pass through memory."""
 
 
@@ -64,6 +65,18 @@ class _Sums:
     rounded_pairs: str
 
 
+def _tiles_of(row: MatrixInstruction) -> tuple[int, int]:
+    """How many a block of sums has below each other, and side by side."""
+    return row.m // _ROWS, row.n * row.acc.dtype.bytes // _ROW_BYTES
+
+
+def _places(row: MatrixInstruction) -> Iterator[tuple[int, int]]:
+    """Every tile of a block of sums, and where it begins there: bytes."""
+    rows, columns = _tiles_of(row)
+    for i, j in product(range(rows), range(columns)):
+        yield _SUMS + i * columns + j, i * _ROWS * columns * _ROW_BYTES + j * _ROW_BYTES
+
+
 class Tiles(Emitter):
     """Sums live in tiles while they are carried through the loop of their products, and in a scratch memory after it,
     each block in one of its own.
@@ -86,6 +99,8 @@ class Tiles(Emitter):
         self.sums: dict[str, _Sums] = {}
         self.pointers: dict[str, str] = {}
         self.in_tiles = ""
+        self.staying: MatrixInstruction | None = None
+        """Of the block of sums that a loop has left in tiles, to be stored from there."""
         staged = [memory for memory in self.kernel.memories if memory.space == "shared"]
         self.sizes = {memory.name: memory.bytes_of(memory.elements.value) for memory in staged}
         self.zeros = {op.result.name for op in self.kernel.walk() if op.is_(CONSTANT) and op["value"] == 0}
@@ -94,7 +109,7 @@ class Tiles(Emitter):
 
     def begin(self) -> None:
         self._scratch("amx.left", _SCRATCH_BYTES // 2)
-        self._scratch("amx.right", _SCRATCH_BYTES // 2)
+        self._scratch("amx.right", _SCRATCH_BYTES)
         self._scratch("amx.configuration", _ROW_BYTES)
         direct = {op["source"] for op in self.kernel.walk() if op.is_(LOAD_TILE) and op.get("source")}
         for memory in self.kernel.memories:
@@ -155,7 +170,8 @@ class Tiles(Emitter):
     def emit_store(self, op: Op) -> None:
         """A block of sums goes from its tiles to where it is stored."""
         if op.operands[0].name in self.laid_down:
-            self._from_tiles(self.pointers[op["memory"]])
+            assert self.staying is not None
+            self._from_tiles(self.staying, self.pointers[op["memory"]])
         else:
             self.memory.emit_store(op)
 
@@ -181,7 +197,7 @@ class Tiles(Emitter):
     def emit_cast(self, op: Op) -> None:
         known = self.sums.get(op.operands[0].name)
         if known is None or known.dtype != op.operands[0].vector.dtype:  # what was rounded stays rounded
-            self.products.tables.emit_cast(op)
+            self.products.emit_cast(op)
         else:
             self._keep(op.result, known)
 
@@ -192,9 +208,10 @@ class Tiles(Emitter):
         if not self._adds_up_a_block(op):
             self.products.emit_for(op)
             return
+        row = next(row for inner in op.walk() if (row := _tiled_row(inner, self.machine)))
         stays = op.results[0].name in self.laid_down
         scratch = self.laid_down[op.results[0].name] if stays else self._block_of(op.results[0])
-        self._sums_to_tiles(op.operands[0], scratch)
+        self._sums_to_tiles(row, op.operands[0], scratch)
         bits = self.products.loops.counter_bits(op)
         lower, upper, step = (self.indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
         induction = self.text.name()
@@ -210,10 +227,10 @@ class Tiles(Emitter):
         self.text.blocks[-1] += [head, *self.function.nested(body)]
         self.text.do("}")
         if stays:
+            self.staying = row
             return
         # Without a step the sums are what they were before.
-        row = next(row for inner in op.walk() if (row := _tiled_row(inner, self.machine)))
-        self._tiles_to_sums(op.results[0], scratch, row.rounded_pairs if op.operands[0].name in self.zeros else "")
+        self._tiles_to_sums(row, op.results[0], scratch, row.rounded_pairs if op.operands[0].name in self.zeros else "")
 
     def _adds_up_a_block(self, op: Op) -> bool:
         """Whether a loop carries one block of sums and nothing else, which every product in it adds to, and nothing
@@ -249,34 +266,30 @@ class Tiles(Emitter):
         self._scratch(name, _SCRATCH_BYTES, 0)
         return name
 
-    def _sums_to_tiles(self, value: Value, scratch: str) -> None:
+    def _sums_to_tiles(self, row: MatrixInstruction, value: Value, scratch: str) -> None:
         """Load sums, by way of the scratch memory of those that they become where they are in none."""
         zero, known = value.name in self.zeros, self.sums.get(value.name)
         if known is None and not zero:
             self._spill(value, scratch)
         pointer = "" if zero else self.pointers[known.memory if known else scratch]
-        for i, row in enumerate(_SUMS):
-            for j, tile in enumerate(row):
-                if zero:
-                    self.text.do(f'llvm.call_intrinsic "llvm.x86.tilezero"({self._number(tile)}) : (i8) -> ()')
-                else:
-                    self._move(
-                        "tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, self._row_of_sums()
-                    )
+        for tile, offset in _places(row):
+            if zero:
+                self.text.do(f'llvm.call_intrinsic "llvm.x86.tilezero"({self._number(tile)}) : (i8) -> ()')
+            else:
+                self._move("tileloadd64", tile, pointer, offset, self._row_of_sums(row))
 
-    def _tiles_to_sums(self, value: Value, scratch: str, rounded_pairs: str) -> None:
+    def _tiles_to_sums(self, row: MatrixInstruction, value: Value, scratch: str, rounded_pairs: str) -> None:
         self._keep(value, _Sums(scratch, 0, value.vector.dtype, rounded_pairs))
-        self._from_tiles(self.pointers[scratch])
+        self._from_tiles(row, self.pointers[scratch])
 
-    def _from_tiles(self, pointer: str) -> None:
+    def _from_tiles(self, row: MatrixInstruction, pointer: str) -> None:
         """Store the block of sums that is in tiles."""
-        for i, row in enumerate(_SUMS):
-            for j, tile in enumerate(row):
-                self._move("tilestored64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, self._row_of_sums())
+        for tile, offset in _places(row):
+            self._move("tilestored64", tile, pointer, offset, self._row_of_sums(row))
 
     def emit_mma(self, op: Op) -> None:
-        """``sums[i][j] += left[i] · right[j]``, behind the loads of all operand tiles: a product that waits for a tile
-        holds up the loads behind it."""
+        """``sums[i][j] += left[i] · right[j]``, behind the loads of all operand tiles that have a register of their own:
+        a product that waits for a tile holds up the loads behind it."""
         row, a, b, acc = self.function.product_of(op)
         family, _, intrinsic = row.emit.partition(":")
         if family != "amx":
@@ -284,21 +297,26 @@ class Tiles(Emitter):
             return
         scratch = "" if self.in_tiles == acc.name else self._block_of(op.result)
         if scratch:
-            self._sums_to_tiles(acc, scratch)
+            self._sums_to_tiles(row, acc, scratch)
+        rows, columns = _tiles_of(row)
         (left, left_stride), left_load = self._operand(self._rows(a, "amx.left", _ROW_BYTES))
-        (right, right_stride), right_load = self._operand(self._rows(b, "amx.right", 2 * _ROW_BYTES))
-        half = self.text.op(f"arith.muli {left_stride}, {self.text.constant(_ROWS, 'i64')} : i64")
-        below = self.text.op(f"arith.addi {left}, {half} : i64")
-        self._move(left_load, _LEFT[0], left, 0, left_stride)
-        self._move(right_load, _RIGHT[0], right, 0, right_stride)
-        self._move(right_load, _RIGHT[1], right, _ROW_BYTES, right_stride)
-        self._move(left_load, _LEFT[1], below, 0, left_stride)
-        for i, tiles in enumerate(_SUMS):
-            for j, tile in enumerate(tiles):
-                numbers = ", ".join(map(self._number, (tile, _LEFT[i], _RIGHT[j])))
-                self.text.do(f'llvm.call_intrinsic "{intrinsic}"({numbers}) : (i8, i8, i8) -> ()')
+        (right, right_stride), right_load = self._operand(self._rows(b, "amx.right", columns * _ROW_BYTES))
+        rights = _RIGHT[rows]
+        at_once = len(set(rights))
+        self._move(left_load, _LEFT, left, 0, left_stride)
+        for j, tile in enumerate(rights[:at_once]):
+            self._move(right_load, tile, right, j * _ROW_BYTES, right_stride)
+        for i in range(1, rows):
+            below = self.text.op(f"arith.muli {left_stride}, {self.text.constant(i * _ROWS, 'i64')} : i64")
+            below = self.text.op(f"arith.addi {left}, {below} : i64")
+            self._move(left_load, _LEFT + i, below, 0, left_stride)
+        for i, (j, tile) in product(range(rows), enumerate(rights)):
+            tiles = ", ".join(self._number(one) for one in (_SUMS + i * columns + j, _LEFT + i, tile))
+            self.text.do(f'llvm.call_intrinsic "{intrinsic}"({tiles}) : (i8, i8, i8) -> ()')
+            if (later := j + at_once) < columns:
+                self._move(right_load, rights[later], right, later * _ROW_BYTES, right_stride)
         if scratch:
-            self._tiles_to_sums(op.result, scratch, row.rounded_pairs)
+            self._tiles_to_sums(row, op.result, scratch, row.rounded_pairs)
         else:
             self.in_tiles = op.result.name
 
@@ -345,8 +363,8 @@ class Tiles(Emitter):
         there, apart = (self.text.op(f"arith.select {holds}, {one}, {other} : i64") for one, other in pairs)
         return there, apart
 
-    def _row_of_sums(self) -> str:
-        return self.text.constant(_SIDE * 4, "i64")
+    def _row_of_sums(self, row: MatrixInstruction) -> str:
+        return self.text.constant(row.n * row.acc.dtype.bytes, "i64")
 
     def _move(self, verb: str, tile: int, address: str, offset: int, stride: str) -> None:
         """Load or store one tile."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from struct import pack, unpack
 
 from wavespec.emit.elementwise import power_by_polynomial
 from wavespec.emit.half_by_bits import float_to_half, half_to_float
 from wavespec.emit.lane_operations import LaneOperations
-from wavespec.emit.rearranged import as_units
+from wavespec.emit.power_by_scaling import power_by_scaling
+from wavespec.emit.rearranged import as_units, padded
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.emit.rounded_once import rounded_once
 from wavespec.emit.rows_joined import rows_joined
@@ -18,6 +20,8 @@ from wavespec.ir.kernel import Op, Value
 
 _EXACT_BITS = 8
 """Of whole numbers, all of which bf16 has."""
+_OF_NUMBERS = {"fmax": "ogt", "fmin": "olt"}
+"""Extremes of numbers alone: one instruction, which beside NaN takes its second operand."""
 
 
 class CpuLanes(LaneOperations):
@@ -83,6 +87,11 @@ class CpuLanes(LaneOperations):
     def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
         if function == "fma" and not self.machine.fused_steps:
             return rounded_once(self.text, names, dtype, size)
+        if function in _OF_NUMBERS and dtype.is_float:
+            type_, chosen = vector_type(dtype, size), vector_type(DTYPES["bool"], size)
+            first, second = names
+            flags = self.text.op(f"arith.cmpf {_OF_NUMBERS[function]}, {first}, {second} : {type_}")
+            return self.text.op(f"arith.select {flags}, {first}, {second} : {chosen}, {type_}")
         if function not in ("maximum", "minimum") or not dtype.is_float:
             return super().step(function, names, dtype, size)
         type_ = vector_type(dtype, size)  # which of two zeros it is takes machines two instructions to tell
@@ -90,7 +99,29 @@ class CpuLanes(LaneOperations):
         return self.text.op(f'"llvm.intr.{function}"({", ".join(names)}) {how}')
 
     def exp2(self, name: str, size: int) -> str:
+        if self.machine.times_power:
+            return power_by_scaling(self.text, name, size, self.machine)
         return power_by_polynomial(self.text, name, size, fused=self.machine.fused_steps)
+
+    def emit_pad(self, op: Op) -> None:
+        """Of bf16 as words: LLVM chooses between numbers in f32, and rounds what it has chosen."""
+        (value,), dtype = op.operands, op.result.vector.dtype
+        if dtype.name != "bf16":
+            super().emit_pad(op)
+            return
+        sizes, word = self.native_sizes(dtype, value.vector.elements), DTYPES["i16"]
+        parts = [
+            Part(self._bits(part.name, dtype, word, part.size), part.size) for part in self.function.parts(value, sizes)
+        ]
+        start, limit = (self.indices.integer(op[key], 32) for key in ("start", "limit"))
+        (bits,) = unpack(">h", pack(">f", op["value"])[: dtype.bytes])  # the upper half of the f32
+        padded_words = padded(self.text, parts, word, start, limit, op["stride"], bits)
+        self.values[op.result.name] = tuple(
+            Part(self._bits(part.name, word, dtype, part.size), part.size) for part in padded_words
+        )
+
+    def _bits(self, name: str, before: DType, after: DType, size: int) -> str:
+        return self.text.op(f"arith.bitcast {name} : {vector_type(before, size)} to {vector_type(after, size)}")
 
     def emit_reduce(self, op: Op) -> None:
         """Rows, by shuffles that serve two of them."""

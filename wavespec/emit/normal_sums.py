@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.thread_ops import CAST, CONSTANT, DOT, FOR, MMA, PACK, PAD, SLICE
+from wavespec.ir.thread_ops import CAST, CONSTANT, DOT, FOR, LOAD, LOAD_TILE, MMA, PACK, PAD, SLICE, STORE
 from wavespec.targets.machine import Machine
 
 
@@ -21,39 +21,53 @@ def normal_sums(kernel: Kernel, machine: Machine) -> dict[str, str]:
 _FACTORS = 2
 _TO_OPERANDS = SLICE | PACK | PAD
 _LOOKED_UP = "look_up"
-_Users = dict[str, list[tuple[Op | None, int]]]
+_Use = tuple[Op | None, int]
 """Who has a value, and as which operand; nobody, where a region yields it."""
 
 
 def rounded_operands(kernel: Kernel, machine: Machine) -> dict[str, str]:
-    """The instruction by the name of a conversion's result that nobody uses but products."""
-    users: _Users = {}
-    for op in kernel.walk():
-        for number, value in enumerate(op.operands):
-            users.setdefault(value.name, []).append((op, number))
-        for value in op.region.yields if op.region else ():
-            users.setdefault(value.name, []).append((None, 0))
-    known = dict[str, str]()
+    """The instruction by the name of a conversion's result that nobody uses but products, be it by way of a memory."""
+    users = _Users(kernel, machine)
     casts = [op for op in kernel.walk() if op.is_(CAST) and op.result.vector.dtype.name == "bf16"]
-    return {op.result.name: found for op in casts if (found := _of_users(op.result, users, known, machine))}
+    return {op.result.name: found for op in casts if (found := users.of(op.result))}
 
 
-def _of_users(value: Value, users: _Users, known: dict[str, str], machine: Machine) -> str:
-    """The instruction that all users of a value would have it rounded by; empty where they are not of one mind."""
-    if value.name not in known:
-        found = {_of_user(op, number, users, known, machine) for op, number in users.get(value.name, ())}
-        known[value.name] = found.pop() if len(found) == 1 else ""
-    return known[value.name]
+class _Users:
+    """What the users of values of a kernel would have them rounded by."""
 
+    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+        self.machine = machine
+        self.uses = dict[str, list[_Use]]()
+        self.inside = {memory.name for memory in kernel.memories if memory.space != "global"}
+        self.readers = dict[str, list[Op]]()  # of a memory of the kernel's own
+        self.known = dict[str, str]()
+        for op in kernel.walk():
+            for number, value in enumerate(op.operands):
+                self.uses.setdefault(value.name, []).append((op, number))
+            for value in op.region.yields if op.region else ():
+                self.uses.setdefault(value.name, []).append((None, 0))
+            if not op.is_(STORE) and op.get("memory"):
+                self.readers.setdefault(op["memory"], []).append(op)
 
-def _of_user(op: Op | None, number: int, users: _Users, known: dict[str, str], machine: Machine) -> str:
-    if op is None:
-        return ""
-    if op.is_(MMA) and number < _FACTORS:
-        row = machine.instruction(op["instruction"])
-        return row.rounded_operands if row is not None else ""
-    goes_on = op.is_(_TO_OPERANDS) or (op.name == _LOOKED_UP and number)
-    return _of_users(op.result, users, known, machine) if goes_on else ""
+    def of(self, value: Value) -> str:
+        """The instruction that all users of a value would have it rounded by; empty where they are not of one mind."""
+        if value.name not in self.known:
+            found = {self._of(op, number) for op, number in self.uses.get(value.name, ())}
+            self.known[value.name] = found.pop() if len(found) == 1 else ""
+        return self.known[value.name]
+
+    def _of(self, op: Op | None, number: int) -> str:
+        if op is None:
+            return ""
+        if op.is_(MMA) and number < _FACTORS:
+            row = self.machine.instruction(op["instruction"])
+            return row.rounded_operands if row is not None else ""
+        if op.is_(STORE) and op["memory"] in self.inside:
+            readers = self.readers.get(op["memory"], ())
+            found = {self.of(one.result) if one.is_(LOAD, LOAD_TILE) else "" for one in readers}
+            return found.pop() if len(found) == 1 else ""
+        goes_on = op.is_(_TO_OPERANDS) or (op.name == _LOOKED_UP and number)
+        return self.of(op.result) if goes_on else ""
 
 
 def _look(ops: Iterable[Op], machine: Machine, found: dict[str, str]) -> None:

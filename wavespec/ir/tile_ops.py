@@ -234,7 +234,7 @@ JOIN: Final = _declare(
     "join",
     "carried, tile -> carried",
     "the elements of a step of a reduction, each joined with what was carried for its place; `by_lane`: all of "
-    "those that a lane has, with what was carried for the first one's",
+    "those that a lane has, with what was carried for the first one's; `skips_nan`: NaN may count as nothing",
     Trait.ALIKE,
     operands=2,
     results=1,
@@ -242,6 +242,7 @@ JOIN: Final = _declare(
         **_STEP,
         "function": Kind.TEXT,
         "by_lane": Attribute(Kind.FLAG, absent="false", set_by="defer-reductions"),
+        "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan"),
     },
 )
 SCAN: Final = _declare(

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, rewrite
-from wavespec.ir.tile_ops import ACROSS, MMA, READ, WRITE
+from wavespec.ir.tile_ops import ACROSS, ITERATE, MMA, READ, REDUCE, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.tile_properties import (
     products_are_of_matrices,
@@ -100,6 +100,7 @@ class ChooseInstructions(Pass):
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
             tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
             longer runs of the output's contiguous dim (wider stores), but where `WalkRows` lays down rows.
+            Where scores are joined, tile registers have no more rows than half of the vector registers.
             Instructions that read shared memory themselves are for kernels with waves that only copy, unless other
             waves share out what a product sums over; what is computed is their first operand, or both are.
     Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint,
@@ -173,6 +174,8 @@ class ChooseInstructions(Pass):
         if fitting := [each for each in ways if not misfits(each)]:
             if are_shared and _loads_first(kernel, op):
                 fitting.sort(key=lambda each: each[1] == (m, n))
+            if _joins_scores(kernel):
+                fitting.sort(key=lambda each: each[0].in_tile_registers and each[0].m > machine.vector_registers // 2)
             row, way = min(fitting, key=rows_read) if self._leaves_turned(kernel) else fitting[0]
         else:
             row, way = min(ways[: len(suited)], key=misfits)
@@ -205,6 +208,15 @@ def _waves_share(kernel: Kernel, k: str) -> bool:
     instruction, which `waves_of_sum` looks at."""
     steps = {split.dim: split.tile for split in kernel.distribution.loops}
     return any(split.dim == k and split.tile < steps.get(k, 0) for split in kernel.distribution.waves)
+
+
+def _joins_scores(kernel: Kernel) -> bool:
+    """Whether a loop joins along a dim what a product in it has side by side: its rows come out of tile registers, and
+    one vector of each is alive at a time."""
+    loops = [op for op in kernel.body if op.is_(ITERATE)]
+    joined = {(id(loop), op["dim"]) for loop in loops for op in loop.body.ops if op.is_(REDUCE)}
+    products = [(loop, op) for loop in loops for op in loop.body.ops if op.is_(MMA)]
+    return any((id(loop), dim) in joined for loop, op in products for dim in op.operands[1].tile.dims)
 
 
 def _loads_first(kernel: Kernel, op: Op) -> bool:

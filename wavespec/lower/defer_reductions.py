@@ -94,9 +94,9 @@ def identity_tile(made: Op, tile: TileType, fresh: Callable[[str], str]) -> Op:
 def joined_parts(made: Op, argument: Value, operand: Value, fresh: Callable[[str], str]) -> tuple[Op, Op]:
     """A reduction in two parts: ``operand`` joined to the carried ``argument`` in a loop, and what joins the rest."""
     joined, parts = (Value(fresh(made.result.name), argument.type) for _ in range(2))
-    kept = ("dim", "function", "origin", "size", "by_lane")
+    kept = ("dim", "function", "origin", "size", "by_lane", "skips_nan")
     place = attribute_pairs({key: made[key] for key in kept if made.get(key) is not None})
-    kept = ("dim", "divided", "function", "size", "signal", "index")
+    kept = ("dim", "divided", "function", "size", "signal", "index", "skips_nan")
     whole = attribute_pairs({key: made[key] for key in kept if made.get(key) is not None})
     join = Op("join", (argument, operand), (joined,), place, None, made.span, made.node)
     return join, Op("reduce", (parts, *made.operands[1:]), made.results, whole, None, made.span, made.node)

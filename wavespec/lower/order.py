@@ -40,6 +40,7 @@ from wavespec.lower.match_operands import MatchOperands
 from wavespec.lower.meet_once import MeetOnce
 from wavespec.lower.multiply_by_lanes import MultiplyByLanes
 from wavespec.lower.multiply_in_pairs import MultiplyInPairs
+from wavespec.lower.narrow_steps import NarrowSteps
 from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.pad_reads import PadReads
@@ -66,6 +67,7 @@ from wavespec.lower.share_results import ShareResults
 from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.shorten_sums import ShortenSums
 from wavespec.lower.sink_arithmetic import SinkArithmetic
+from wavespec.lower.sink_behind_products import SinkBehindProducts
 from wavespec.lower.skip_nan import SkipNan
 from wavespec.lower.skip_rows import SkipRows
 from wavespec.lower.skip_zeros import SkipZeros
@@ -101,6 +103,7 @@ PASSES: tuple[Pass, ...] = (
     SkipNan(),
     ChooseWaves(),
     ChooseInstructions(),
+    NarrowSteps(),
     CarryRanks(),
     SeparateOperands(),
     AssignTiles(),
@@ -160,6 +163,7 @@ PASSES: tuple[Pass, ...] = (
     SkipZeros(),
     SkipRows(),
     StoreAtOnce(),
+    SinkBehindProducts(),
     SumBiasOnce(),
     AnnounceCopies(),
     SpreadAnnouncements(),

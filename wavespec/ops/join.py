@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.contexts import ThreadContext
-from wavespec.ops.reduce import fragments_along, identity, padded, registers_joined
+from wavespec.ops.reduce import OF_NUMBERS, fragments_along, identity, padded, registers_joined
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
@@ -20,6 +20,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         fragments = padded(
             context, fragments, layout, dim, context.origin(op)[dim], op["size"], identity(function, dtype)
         )
+    function = OF_NUMBERS[function] if op.get("skips_nan") else function
     so_far = context.fragments[carried.name]
     inner = layout.axes[len(layout.repeats) :]
     if op.get("by_lane") and function == "add" and all(axis.stride(dim) for axis in inner):

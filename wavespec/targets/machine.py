@@ -210,6 +210,11 @@ class Machine:
     narrowed_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Types of 8 bits of which an instruction makes two of two numbers of f32, each the nearest one or the largest
     there is, and what it calls them."""
+    fraction: str = ""
+    """How the compiler behind calls an instruction on a vector of f32 that leaves the fraction of each element."""
+    times_power: str = ""
+    """How it calls one on two that multiplies the first by two to the power of what is whole of the second; where there
+    is one, there is `fraction`."""
     word_table: str = ""
     """How the compiler behind calls an instruction on two vectors of 32 words of 16 bits, a table and places: each
     place becomes the word of the table that its last five bits number."""

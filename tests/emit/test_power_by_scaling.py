@@ -1,0 +1,48 @@
+"""Powers of two on CPUs whose instructions scale by them: as close as the polynomial, and right at every edge."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from wavespec.pipeline import best_variant, build, emit
+from wavespec.runtime.kernel import Kernel
+from wavespec.schema import loads
+from wavespec.targets.machine import machines
+
+AMX, ZEN = (next(m for m in machines("cpu") if m.variant == f"x86_64_{name}") for name in ("amx", "v4_bf16"))
+POWERS = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: powers
+dims: {N: {}}
+tensors:
+  x: {shape: [N], dtype: f32}
+  y: {shape: [N], dtype: f32, role: output}
+graph:
+  - x_tile: {read: x}
+  - power: "exp2(x_tile)"
+  - {write: power, to: y}
+"""
+
+
+def test_two_instructions_take_the_place_of_the_bits_of_exponents() -> None:
+    text = emit(loads(POWERS), AMX).text
+    assert "avx512.mask.scalef.ps.512" in text and "avx512.mask.reduce.ps.512" in text
+    assert "scalef" not in emit(loads(POWERS), ZEN).text
+
+
+@pytest.mark.compiles
+@pytest.mark.skipif(best_variant("cpu").variant != AMX.variant, reason="needs its instructions")
+def test_powers_are_those_of_f64_rounded_at_most_one_unit_away() -> None:
+    kernel = Kernel(build(loads(POWERS), "cpu", only=AMX))
+    x = torch.cat([torch.linspace(-151, 129, 100_003), torch.linspace(-1, 1, 10_007)])
+    exact = torch.exp2(x.double())
+    units = (kernel(x).double() - exact).abs() / torch.clamp(exact.abs() * 2.0**-23, min=2.0**-149)
+    inside = exact < torch.finfo(torch.float32).max
+    assert units[inside].max() <= 1
+    edges = torch.tensor([-math.inf, -3e38, -(2.0**24), -150.0, -0.0, 0.0, 3.0, 127.0, 128.0, 3e38, math.inf, math.nan])
+    assert torch.equal(kernel(edges).nan_to_num(5), torch.exp2(edges).nan_to_num(5))
+    assert torch.equal(kernel(torch.arange(-149.0, 128)), torch.exp2(torch.arange(-149.0, 128)))
