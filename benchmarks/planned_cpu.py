@@ -11,10 +11,11 @@ errors the largest against f64, ours and torch's.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,22 @@ SPECS = Path(__file__).parent / "specs" / "planned"
 _LONG = ([[1, 1_000_003]], [[1, 100_000]], [[4, 300_000]], [[1, 10_000]], [[2000, 1000]])
 _MATRICES = ((4096, 14336), (4096, 4096), (2048, 2048), (512, 512))
 _PLACES = 5000
+_UPSAMPLED = [
+    [[batch, side, side, channels], [filters, 4, 4, channels]]
+    for batch, side, channels, filters in (
+        (1, 16, 512, 256),
+        (1, 32, 256, 128),
+        (1, 64, 128, 64),
+        (4, 16, 512, 256),
+        (2, 16, 128, 64),
+        (1, 28, 32, 64),
+    )
+]
+_VOLUMES = [
+    [[1, depth, side, side, channels], [channels, 3, 3, 3, channels]]
+    for depth, side, channels in ((8, 28, 32), (8, 28, 128), (8, 28, 256), (16, 56, 64), (4, 14, 256))
+]
+_BF16 = (("{dtype: f32", "{dtype: bf16"), ("result: f32", "result: bf16"))
 
 
 def _numbers(shape: Sequence[int], _: int) -> Tensor:
@@ -67,19 +84,53 @@ def _counts(counts: Tensor, x: Tensor) -> Tensor:
     return counts.add_(torch.bincount(x, minlength=len(counts)))
 
 
+@lru_cache(maxsize=4)
+def _as_a_module_has(w: Tensor) -> Tensor:
+    """Weights in the order in which torch takes them with channels last, once for all calls."""
+    return w.permute(3, 0, 1, 2).contiguous(memory_format=torch.channels_last)
+
+
+def _transposed(x: Tensor, w: Tensor) -> Tensor:
+    weights = _as_a_module_has(w)
+    return _nhwc(lambda images: functional.conv_transpose2d(images, weights, stride=2, padding=1), x)
+
+
+def _conv3d(x: Tensor, w: Tensor) -> Tensor:
+    y = functional.conv3d(x.permute(0, 4, 1, 2, 3), w.permute(0, 4, 1, 2, 3), padding=1)
+    return y.permute(0, 2, 3, 4, 1)
+
+
+def _turned(shape: Sequence[int], number: int) -> Tensor:
+    """Pixels, or where a picture that is turned by a sixth of a quarter has them."""
+    if number == 0:
+        return torch.randn(*shape)
+    across, down = (torch.linspace(-1, 1, shape[side]) for side in (2, 1))
+    cosine, sine = math.cos(math.pi / 12), math.sin(math.pi / 12)
+    right, below = across * cosine - down[:, None] * sine, across * sine + down[:, None] * cosine
+    return torch.stack((right, below), -1).expand(*shape).contiguous()
+
+
+def _samples(x: Tensor, grid: Tensor) -> Tensor:
+    return functional.grid_sample(x, grid, align_corners=False)
+
+
+def _complex(a: Tensor, b: Tensor) -> Tensor:
+    return torch.view_as_real(torch.view_as_complex(a) @ torch.view_as_complex(b))
+
+
 def _few_rows() -> list[list[list[int]]]:
     return [[[rows, inner], [inner, columns]] for rows in (1, 2, 4, 8) for inner, columns in _MATRICES]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """``sizes``: shapes of the inputs, one list for each row; ``make``: the input of a shape and a number; ``change``:
-    a word of the spec, and another one."""
+    """``sizes``: shapes of the inputs, one list for each row; ``make``: the input of a shape and a number; ``changes``:
+    words of the spec, each with another one."""
 
     torch: Callable[..., Any]
     sizes: Sequence[Sequence[Sequence[int]]]
     make: Callable[[Sequence[int], int], Tensor] = _numbers
-    change: tuple[str, str] = ("", "")
+    changes: Sequence[tuple[str, str]] = ()
 
 
 TRIALS: dict[str, Trial] = {
@@ -129,7 +180,34 @@ TRIALS: dict[str, Trial] = {
     "counts_of_any": Trial(
         _counts, ([[16], [65_536]], [[256], [65_536]], [[1000], [1_000_000]], [[100_000], [1_000_000]]), _for_counts
     ),
-    "kronecker_product": Trial(torch.kron, ([[32, 32], [32, 32]], [[16, 16], [64, 64]], [[100, 100], [3, 3]])),
+    "kronecker_product": Trial(
+        torch.kron,
+        [
+            *([[side, side], [other, other]] for side, other in ((32, 32), (16, 64), (64, 16), (100, 3), (40, 20))),
+            [[64, 64], [8, 16]],
+            [[10, 10], [128, 128]],
+        ],
+    ),
+    **{
+        name: trial
+        for word, make, changes in (("", _numbers, ()), (" in bf16", _in_bf16, _BF16))
+        for name, trial in {
+            f"transposed_convolution{word}": Trial(_transposed, _UPSAMPLED, make, changes),
+            f"convolution_3d{word}": Trial(_conv3d, _VOLUMES, make, changes),
+        }.items()
+    },
+    "grid_sample": Trial(
+        _samples,
+        [
+            [[1, channels, side, side], [1, side, side, 2]]
+            for channels, side in ((1, 64), (3, 64), (3, 256), (16, 64), (16, 256), (64, 64), (64, 256), (256, 64))
+        ],
+        _turned,
+    ),
+    "complex_product": Trial(
+        _complex,
+        [[[batch, side, side, 2]] * 2 for batch, side in ((1, 64), (1, 128), (1, 256), (1, 512), (16, 64), (64, 32))],
+    ),
     "distances": Trial(
         torch.cdist, [[[1000, steps], [1000, steps]] for steps in (3, 16, 32, 64, 256)] + [[[300, 128], [500, 128]]]
     ),
@@ -137,7 +215,7 @@ TRIALS: dict[str, Trial] = {
     "few_rows_bf16": Trial(lambda x, w: x @ w, _few_rows(), _in_bf16),
     **{
         f"nhwc_group_norm of {width}": Trial(
-            _group_norm, ([[8, 1024, 32, width], [32, width]],), change=("value: 8", f"value: {width}")
+            _group_norm, ([[8, 1024, 32, width], [32, width]],), changes=[("value: 8", f"value: {width}")]
         )
         for width in (4, 8, 10, 16, 32)
     },
@@ -147,10 +225,11 @@ TRIALS: dict[str, Trial] = {
 
 def kernel_of(name: str, variant: str | None = None) -> Kernel:
     """A trial, compiled for one variant of CPUs: that of this one, unless it is said."""
-    file, (old, new) = SPECS / f"{name.split()[0]}.wave.yaml", TRIALS[name].change
-    text = file.read_text(encoding="utf-8")
+    text = (SPECS / f"{name.split()[0]}.wave.yaml").read_text(encoding="utf-8")
+    for old, new in TRIALS[name].changes:
+        text = text.replace(old, new)
     machine = next((one for one in machines("cpu") if one.variant == variant), best_variant("cpu"))
-    return Kernel(build(loads(text.replace(old, new) if old else text), "cpu", only=machine))
+    return Kernel(build(loads(text), "cpu", only=machine))
 
 
 def fastest(calls: dict[str, Callable[[], object]], seconds: float, clock: Callable[[], float]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from tests.kernels import SPECS
-from wavespec.emit.element_runs import Checks, ElementRun, Parts, Places, parts_side_by_side
+from wavespec.emit.element_runs import Checks, ElementRun, Parts, Places, in_steps, parts_side_by_side
 from wavespec.emit.index_vectors import are_alike, columns_of
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.quotients import joined, without_remainders
@@ -99,3 +99,11 @@ def test_quotients_and_remainders_are_joined(pixel: int) -> None:
     given = {"m": pixel, "W": 7, "H": 6, "step": 11}
     before = STEP * (low + 1) * (PIXEL // WIDTH % HEIGHT - 3) + low
     assert without_remainders(before).evaluate(given) == before.evaluate(given)
+
+
+@pytest.mark.parametrize(("apart", "are_rows"), [(WIDTH * STEP, True), (const(2), True), (None, False)])
+def test_rows_are_as_far_apart_as_a_size_says(apart: Expr | None, are_rows: bool) -> None:
+    """Or as numbers do, of which a vector is made anyway."""
+    places = [PIXEL * number if apart is None else PIXEL + apart * number for number in (0, 1, 2, 7)[: 4 - are_rows]]
+    found = in_steps([*places, PIXEL * 9] if apart is None else places)
+    assert found == (Places(PIXEL, (const(0),) * 3, apart) if are_rows else None)

@@ -40,6 +40,17 @@ def test_a_step_reads_one_word_of_each_row_and_checks_nothing(name: str, images:
     assert sum("arith.addi" in line for line in loop) <= rows + 3, "one address each, and what the weights take"
 
 
+def test_rows_as_far_apart_as_sizes_say_are_addressed_by_vectors() -> None:
+    """Of a transposed convolution, whose pixels lie side by side in its tensor: nothing is divided one by one."""
+    spec = load(SPECS.parent / "benchmarks" / "specs" / "planned" / "transposed_convolution.wave.yaml")
+    sizes = complete_sizes(spec, {"N": 1, "H": 64, "W": 64, "C": 64, "O": 64})
+    lines = emit(case_for_sizes(cases_on(spec, "cpu", (AVX512,)), sizes).spec, AVX512).text.splitlines()
+    first = next(at for at, line in enumerate(lines) if "math.fma" in line)
+    start = max(at for at in range(first) if "scf.for" in lines[at])
+    assert sum("vector.extract" in line and "vector<12xi64>" in line for line in lines[:start]) == 12
+    assert not any(re.search(r"select|cmpi|divui|floordivsi", line) for line in lines[start:first])
+
+
 def test_vectors_of_a_window_are_chosen_once_for_all_channels() -> None:
     text = (SPECS / "conv2d_depthwise.wave.yaml").read_text(encoding="utf-8").replace("[bf16, f16, f32]", "[f32]")
     spec = loads(text, "conv2d_depthwise.wave.yaml", SPECS)

@@ -69,6 +69,23 @@ def test_nothing_is_announced_that_is(row: str, upper: str) -> None:
     assert announced(row, upper) == []
 
 
+def test_neighbours_of_a_place_were_read_by_steps_before() -> None:
+    """But not where the row of a tile alone says whether it is there."""
+    text = Text(
+        HEAD.replace("global input", "global input mapped", 1).replace(
+            "symbol in_K", "symbol tap in 0..2 by 1\n    symbol in_K"
+        )
+    )
+    body = product(ROW).replace('load {memory = "w"', 'load {memory = "y"')
+    head = 'for {induction = "tap", lower = [0], step = [1], unroll = 1, upper = [3]} () do'
+    checked = [
+        body.replace('load {memory = "x"', f'load {{mask = (([-1], [{row}],),), memory = "x"')
+        for row in ("tile - 1", "tile + tap - 1")
+    ]
+    rows = [text.after(AnnounceRows(), CPU, f"{head}\n{each}\nyield\nend").count("prefetch") for each in checked]
+    assert rows == [2, 0]
+
+
 def test_a_loop_of_one_line_at_most_is_left_as_it_is() -> None:
     one_line = Text(HEAD.replace("0..4094", "0..30"))
     kernel = one_line.kernel(product(ROW, "min(K, 32)").replace('load {memory = "w"', 'load {memory = "y"'))

@@ -64,6 +64,15 @@ def test_a_loop_that_may_add_something_stays(body: str) -> None:
     assert "upper = [64]" in TAPS.after(SkipZeros(), CPU, body)
 
 
+def test_rows_in_one_line_of_an_image_are_skipped_with_the_first_of_them() -> None:
+    """Where the last of them is in the next line, the loop stays: one of both may be inside."""
+    line, column = "(wg0*9 + {0})//C - 1", "(wg0*9 + {0})%C + 1"
+    mask = f"mask = (([-1], [{line}],), ([{line}], [P],), ([{column}], [C],),)"
+    after = TAPS.after(SkipZeros(), CPU, product(masks=tuple(mask.format(row) for row in range(8))))
+    (upper,) = [line.split("upper = ")[1].split(" : ")[0] for line in after.splitlines() if "= for" in line]
+    assert upper.count("min(0 - (wg0*9)//C + (wg0*9 + 7)//C, 1)") and "%C" not in upper
+
+
 def test_zeros_are_skipped_where_waves_run_one_after_another() -> None:
     assert not SkipZeros().applies_to(NVIDIA) and not DropChecks().applies_to(NVIDIA)
 

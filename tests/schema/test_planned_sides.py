@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kernels import SPECS
 from tests.schema.test_planned import HEAD, ROUTING, tiles, waves
+from wavespec.cases_on_machines import cases_on
 from wavespec.check_builds import check_builds
+from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.schema.language.constraints import Tiling
 from wavespec.schema.load import loads
 from wavespec.schema.plans.find_roles import roles_of
+from wavespec.schema.resolve import complete_sizes, resolve_params
+from wavespec.targets.machine import machines
 
 COMPLEX = (
     HEAD
@@ -83,3 +89,25 @@ def test_waves_of_groups_have_whole_rows_of_memory_as_far_as_there_is_room(width
 def test_groups_of_any_number_build() -> None:
     """Vectors of more steps than a tile had left of those in the table were refused."""
     assert check_builds([loads(GROUPS)], ["cpu"]) == [()]
+
+
+def test_variants_without_tile_registers_multiply_pixels_where_they_are() -> None:
+    """In f32 all do; what an entry has for some variants leaves the same calls of others to those behind it."""
+    text = (SPECS.parent / "benchmarks/specs/planned/transposed_convolution.wave.yaml").read_text(encoding="utf-8")
+    sizes = {"N": 1, "H": 64, "W": 64, "C": 128, "O": 64, "M": 4096, "K": 512}
+    found = list[object]()
+    for dtype in ("f32", "bf16"):
+        spec = loads(text.replace("{dtype: f32", f"{{dtype: {dtype}").replace("result: f32", f"result: {dtype}"))
+        for variant in ("x86_64_amx", "x86_64_v4_bf16"):
+            case = case_for_sizes(cases_on(spec, "cpu", machines(f"cpu:{variant}")), complete_sizes(spec, sizes))
+            (steps,) = [one.tile for one in case.spec.constraints if isinstance(one, Tiling) and one.dim == "K"]
+            found.append((variant, case.spec.tensors["x"].space, steps.evaluate(resolve_params(case.spec))))
+    in_place = [("x86_64_amx", "global", 128), ("x86_64_v4_bf16", "global", 128)]
+    assert found == [*in_place, ("x86_64_amx", "shared", 576), ("x86_64_v4_bf16", "global", 128)]
+
+
+def test_rows_of_complex_numbers_are_read_where_they_are() -> None:
+    """Each of four products spreads other elements of them, of which a copy would be another one."""
+    spec = loads((SPECS.parent / "benchmarks/specs/planned/complex_product.wave.yaml").read_text(encoding="utf-8"))
+    case = case_for_sizes(cases_for_target(spec, "cpu"), {"B": 1, "M": 256, "N": 256, "K": 256, "P": 2})
+    assert [case.spec.tensors[name].space for name in ("a", "b")] == ["global", "shared"]

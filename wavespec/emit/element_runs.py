@@ -29,10 +29,12 @@ class Checks(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Bytes from the beginning of a tensor: what all elements share, and the rest of each."""
+    """Bytes from the beginning of a tensor: what all elements share, and the rest of each.  ``step``: a size that each
+    element is further on than the one before it, beside that."""
 
     shared: Expr
     rest: Exprs
+    step: Expr = const(0)
 
 
 class Parts(NamedTuple):
@@ -66,12 +68,13 @@ class ElementRun(NamedTuple):
         return () if known or self.parts is None else ((const(self.length - 1), self.parts.period),)
 
 
-def run_of(ops: Sequence[Op], bytes_: int, indices: Indices) -> ElementRun | None:
-    """What vectors compute of loads, or None where they do not."""
+def run_of(ops: Sequence[Op], bytes_: int, indices: Indices, *, of_rows: bool = False) -> ElementRun | None:
+    """What vectors compute of loads, or None where they do not.  ``of_rows``: these are the first elements of rows."""
     first = ops[0]
     if any(op["memory"] != first["memory"] or len(op["mask"]) != len(first["mask"]) for op in ops):
         return None
-    places = _places([op["offset"] * bytes_ for op in ops], indices)
+    offsets = [op["offset"] * bytes_ for op in ops]
+    places = _places(offsets, indices) or (in_steps(offsets) if of_rows else None)
     checks = _checks([op["mask"] for op in ops])
     if places is None or checks is None:
         return None
@@ -121,6 +124,14 @@ def _places(offsets: list[Expr], indices: Indices) -> Places | None:
     own.append(tuple(const(sum(part.value for part in row if part.is_const)) for row in parts))
     rest = tuple(total((column[lane], 1) for column in own) for lane in range(len(offsets)))
     return Places(shared, rest) if are_alike(rest) else None
+
+
+def in_steps(offsets: Sequence[Expr]) -> Places | None:
+    """Of rows of a matrix: each element is as far behind the one before it, by what sizes say."""
+    first, step = offsets[0], offsets[1] - offsets[0]
+    if any(offset - first is not step * lane for lane, offset in enumerate(offsets)):
+        return None
+    return Places(first, (const(0),) * len(offsets), step)
 
 
 def _checks(masks: Sequence[Mask]) -> Checks | None:
@@ -279,7 +290,7 @@ class ElementRuns:
         """SSA names, each written as it is asked for: where an element is, or zeros where it is not there.  ``start``:
         what its place is counted from; ``depth``: of the block that has them."""
         count, addresses = run.length, f"vector<{run.length}xi64>"
-        places = self.vectors.vector(run.places.rest, 64)
+        places = self._rest(run)
         both = (start, zeros)
         bases, nowhere = (self.text.op(f"vector.broadcast {name} : i64 to {addresses}", depth) for name in both)
         places = self.text.op(f"arith.addi {places}, {bases} : {addresses}", depth)
@@ -287,6 +298,18 @@ class ElementRuns:
         places = self.text.op(f"arith.select {mask}, {places}, {nowhere} : vector<{count}xi1>, {addresses}", depth)
         for lane in range(count):
             yield self.text.op(f"vector.extract {places}[{lane}] : i64 from {addresses}", depth)
+
+    def _rest(self, run: ElementRun) -> str:
+        """SSA name of a vector: what each element does not share."""
+        step, type_, lanes = run.places.step, f"vector<{run.length}xi64>", range(run.length)
+        if step is const(0):
+            return self.vectors.vector(run.places.rest, 64)
+
+        def counted(depth: int) -> str:
+            each = self.vectors.vector((step,) * run.length, 64)
+            return self.text.op(f"arith.muli {each}, {self.text.numbers([*lanes], type_)} : {type_}", depth)
+
+        return self.indices.once(("steps", run.length), step, counted)
 
     def _mask(self, run: ElementRun, depth: int | None = None) -> str:
         bits, name = f"vector<{run.length}xi1>", ""

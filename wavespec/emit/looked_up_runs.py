@@ -9,12 +9,14 @@ from typing import NamedTuple
 from wavespec.emit.function import Function
 from wavespec.emit.indices import Indices, is_natural, is_wide
 from wavespec.emit.registers import vector_type
+from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, total
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.thread_ops import BIND, SLICE
 
 _LEAST = 4
 """Elements that are fewer take as long one by one."""
+_GATHERED_BITS = (32, 64)
 
 
 class _Check(NamedTuple):
@@ -104,21 +106,37 @@ class LookedUpRuns:
         memory, text = self.function.memory_of(first), self.text
         for part in self.indices.addends(run.shared):
             start = text.op(f"arith.addi {start}, {self.indices.integer(part, 64)} : i64")
-        addresses = f"vector<{run.length}xi64>"
+        gathers = self.function.machine.globals.gathers and memory.dtype.bits in _GATHERED_BITS
+        name = (self._gathered if gathers else self._one_by_one)(run, memory.dtype, start, zeros)
+        bits, type_ = f"vector<{run.length}xi{memory.dtype.bits}>", vector_type(memory.dtype, run.length)
+        return name if bits == type_ else text.op(f"arith.bitcast {name} : {bits} to {type_}")
+
+    def _gathered(self, run: LookedUpRun, dtype: DType, start: str, _: Callable[[], str]) -> str:
+        """By an instruction, of one address and how far each element is from there."""
+        text, length, bits = self.text, run.length, f"vector<{run.length}xi{dtype.bits}>"
+        places = self._numbered(run.lanes, run.numbers, 64, run)
+        pointer, pointers = text.op(f"llvm.inttoptr {start} : i64 to !llvm.ptr"), f"vector<{length}x!llvm.ptr>"
+        types = f"(!llvm.ptr, vector<{length}xi64>) -> {pointers}, i8"
+        each = text.op(f"llvm.getelementptr {pointer}[{places}] : {types}")
+        mask = self._mask(run) or text.constant(1, f"vector<{length}xi1>")
+        operands = f"{each}, {mask}, {text.constant(0, bits)}"
+        how = f"<{{alignment = {dtype.bytes} : i64}}> : ({pointers}, vector<{length}xi1>, {bits}) -> {bits}"
+        return text.op(f'"llvm.intr.masked.gather"({operands}) {how}')
+
+    def _one_by_one(self, run: LookedUpRun, dtype: DType, start: str, zeros: Callable[[], str]) -> str:
+        text, addresses = self.text, f"vector<{run.length}xi64>"
         base = text.op(f"vector.broadcast {start} : i64 to {addresses}")
         places = self._join("addi", self._numbered(run.lanes, run.numbers, 64, run), base, addresses)
         if mask := self._mask(run):
             nowhere = text.op(f"vector.broadcast {zeros()} : i64 to {addresses}")
             places = text.op(f"arith.select {mask}, {places}, {nowhere} : vector<{run.length}xi1>, {addresses}")
-        element, how = f"i{memory.dtype.bits}", f"<{{alignment = {memory.dtype.bytes} : i64}}>"
+        element, how = f"i{dtype.bits}", f"<{{alignment = {dtype.bytes} : i64}}>"
         names: list[str] = []
         for lane in range(run.length):
             address = text.op(f"vector.extract {places}[{lane}] : i64 from {addresses}")
             pointer = text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
             names.append(text.op(f'"llvm.load"({pointer}) {how} : (!llvm.ptr) -> {element}'))
-        bits, type_ = f"vector<{run.length}x{element}>", vector_type(memory.dtype, run.length)
-        name = text.op(f"vector.from_elements {', '.join(names)} : {bits}")
-        return name if bits == type_ else text.op(f"arith.bitcast {name} : {bits} to {type_}")
+        return text.op(f"vector.from_elements {', '.join(names)} : vector<{run.length}x{element}>")
 
     # -------------------------------------------------------------------------------------------------------- checks
 

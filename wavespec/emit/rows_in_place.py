@@ -47,7 +47,7 @@ def rows_of(ops: Sequence[Op], bytes_: int, most: int, indices: Indices) -> Rows
     if around >= depth or along.high + size > most:
         return None
     lines = [op.with_(offset=start, mask=mask) for op, start, mask in zip(ops, starts, masks, strict=True)]
-    return Rows(lines, run_of(lines, bytes_, indices) if size <= WORD_BYTES else None, along, around)
+    return Rows(lines, run_of(lines, bytes_, indices, of_rows=True) if size <= WORD_BYTES else None, along, around)
 
 
 def _start_and_way(offset: Expr, depth: int, indices: Indices) -> tuple[Expr, Expr]:

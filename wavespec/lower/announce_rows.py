@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
 from wavespec.ir.rewriting import substituted
+from wavespec.ir.thread import decisive
 from wavespec.ir.thread_ops import FOR, LOAD, MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope
@@ -74,6 +75,9 @@ def _rows(loop: Op, outer: Op, kernel: Kernel, inputs: set[str]) -> _Rows | None
     loads = tuple(op for op in loop.body.ops if op.is_(LOAD) and op["memory"] in inputs)
     if len(loads) < 2 or any(op["memory"] != loads[0]["memory"] for op in loads):
         return None
+    others = {op["induction"] for op in kernel.walk() if op.is_(FOR)} - {outer["induction"], loop["induction"]}
+    if any(_is_tap(op, others) for op in loads):
+        return None
     vector = loads[0].result.vector
     line = LINE_BITS // vector.dtype.bits
     if vector.elements * vector.dtype.bits > _WORD_BITS or loop["upper"].divisor % line:
@@ -87,6 +91,12 @@ def _rows(loop: Op, outer: Op, kernel: Kernel, inputs: set[str]) -> _Rows | None
     if ways or ahead is const(0) or not {outer["induction"], loop["induction"]}.isdisjoint(ahead.symbols):
         return None
     return _Rows(loads, ahead, line)
+
+
+def _is_tap(load: Op, loops: set[str]) -> bool:
+    """Whether other loops say how far in front of the tensor a row may be: of neighbours of a place, which a step
+    before has read."""
+    return any(left is const(-1) and not loops.isdisjoint(right.symbols) for left, right in decisive(load["mask"]))
 
 
 def _line_by_line(loop: Op, rows: _Rows, index: Expr, line: Expr, fresh: Callable[[str], str]) -> Op:

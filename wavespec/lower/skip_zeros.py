@@ -3,7 +3,7 @@ tensor."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.thread import Mask, decisive
 from wavespec.ir.thread_ops import FOR, LOAD, MMA, PACK
 from wavespec.lower.base import Pass
+from wavespec.lower.same_quotients import quotients_apart
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
 
@@ -55,18 +56,34 @@ def _checks_of_all(loop: Op, mapped: set[str]) -> Mask:
     found = {_checks_of(op.operands[:2], made, mapped) for op in products}
     checks = found.pop()
     inside = {loop["induction"]}
-    is_known = not found and all(inside.isdisjoint(side.symbols) for pair in checks for side in pair)
-    return checks if is_known else ()
+    return checks if not found and all(inside.isdisjoint(side.symbols) for pair in checks for side in pair) else ()
 
 
 def _checks_of(operands: tuple[Value, ...], made: Mapping[str, Op], mapped: set[str]) -> Mask:
-    """What is checked of all elements of one operand; empty where none has one check for all."""
+    """What is checked of all elements of one operand together; empty where nothing is."""
     for operand in operands:
         loads = _loads(operand, made)
-        masks = {decisive(op["mask"]) for op in loads}
-        if loads and len(masks) == 1 and all(op["memory"] in mapped and op["valid"] is None for op in loads):
-            return masks.pop()
+        masks = [decisive(op["mask"]) for op in loads]
+        if loads and all(op["memory"] in mapped and op["valid"] is None for op in loads):
+            if len({*masks}) == 1:
+                return masks[0]
+            return tuple(_of_all(masks)) if len({len(mask) for mask in masks}) == 1 else ()
     return ()
+
+
+def _of_all(masks: Sequence[Mask]) -> Iterator[tuple[Expr, Expr]]:
+    """Checks that fail where one check of each row does, as all of them are the same: one of the first row's, while the
+    last one is in the same line."""
+    for column in zip(*masks, strict=True):
+        (left, right), *_ = column
+        apart = [quotients_apart(side) for side in zip(*column, strict=True)]
+        if None in apart or all(one is const(0) for one in apart):
+            continue
+        others = [one for one in apart if one is not None and one is not const(0)]
+        beyond = left + 1 - right
+        for one in others:
+            beyond = beyond * (1 - minimum(one, 1))
+        yield beyond, const(1)
 
 
 def _loads(value: Value, made: Mapping[str, Op]) -> list[Op]:

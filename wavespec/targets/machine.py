@@ -82,6 +82,8 @@ class GlobalMemory:
     atomics: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Element types that one indivisible step combines with what memory holds, by how: ``add``, ``max``, ``min``.
     Where the machine has no instruction for it, the compiler behind tries again until nobody was in between."""
+    gathers: bool = False
+    """Whether an instruction loads elements from places of their own faster than one load for each does."""
     prefetch: bool = False
     """Whether to announce what is read later.  Where many waves run together, others compute in the meantime."""
     bulk_row_bytes: int = 0

@@ -78,6 +78,11 @@ class _Taken(NamedTuple):
     plan: _Plan
     entry: _Entry
 
+    @property
+    def of_case(self) -> Mapping[str, Any]:
+        """What says which calls are of it."""
+        return {"when": self.when, "least": self.least, "variants": tuple(self.entry.get("variants", ()))}
+
 
 def _with_choices(taken: Sequence[_Taken]) -> Iterator[_Taken]:
     """These, with nothing to compare where a choice is of one."""
@@ -128,7 +133,7 @@ class _Plan:
         override = TargetOverride.model_validate(self._override(rest, table))
         none: dict[str, Any] = {"schedule": {}} if override.schedule else {}  # without one a case has its target's
         cases = (
-            Case.model_validate({"when": one.when, "least": one.least, **none, **one.plan._override(one.entry, table)})
+            Case.model_validate({**one.of_case, **none, **one.plan._override(one.entry, table)})
             for one in _with_choices(few)
         )
         both = {name: {**getattr(override, name), **said[name]} for name in ("params", "tensors") if name in said}
@@ -204,7 +209,10 @@ class _Plan:
             least = plan._least(entry, table)
             # A case has some condition.
             always = (parse_expression(f"{next(iter(plan.spec.dims))} >= 0"),)
-            yield _Taken(when if when or least is None else always, least, plan, entry)
+            is_case = least is not None or "variants" in entry
+            yield _Taken(when or (always if is_case else ()), least, plan, entry)
+            if "variants" in entry:  # others are left to those behind
+                continue
             if least is not None:
                 choice.append(when)
             elif when and not is_complete:
@@ -356,7 +364,8 @@ class _Plan:
         staged, tensors, left = entry.get("staged", True), self.spec.tensors, self._without_room(tiles, table.limits)
 
         def is_staged(name: str) -> bool:
-            return staged is True or (staged == "rows" and self.roles.columns not in tensors[name].shape)
+            has_columns = self.roles.columns in tensors[name].shape
+            return staged is True or (staged == "columns" if has_columns else staged == "rows")
 
         open_ = [name for name in self.roles.operands if tensors[name].space == "global"]
         return {name: "shared" if is_staged(name) and name not in left else "global" for name in open_}

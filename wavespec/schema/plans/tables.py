@@ -14,13 +14,15 @@ first of `every` that is for the kernel.  An entry has
               all and for rows that start anywhere; `most`: two, for all and for operands; `staged`: of operands, and
               of scales; `before`: of operands also before they are laid out; `boxes`: and tensors have elements
     pixels    what is mapped has a multiple of so many elements beside each other, and steps have no others
-    staged    `false`: lanes read operands where they are; `rows`: only tensors of rows are staged
+    staged    `false`: lanes read operands where they are; `rows`: only tensors of rows are staged; `columns`:
+              only those of columns
     share     workgroups of a cluster share out the steps of tiles that have so many `steps`, `by` the first number for
               which the clusters of all tiles run at once: a workgroup for each processor, or so many `workgroups`
     mma, schedule                   as in a spec, by role; `pack: true`: rows are those of all heads that share keys
     words     of a value, where rows fill more registers than the limit; `short`: of a wave's part of one
     room      bytes of staged tiles; `waiting: once`: operands that no step has a part of have one buffer
     columns_first                   the grid counts columns first
+    variants                        of the target that it is for alone, as of cases
 
 and where it is a group, `cases`, which have its conditions and all else that they do not say themselves.
 """
@@ -45,7 +47,7 @@ _ROLES: Final = ("rows", "columns", "lines", "batch", "walked", "steps", "whole"
 _FIELDS: Final = frozenset(
     (
         *("when", "least", "tile", "wave", "vector", "aligned", "pixels", "staged", "share", "mma", "schedule"),
-        *("words", "short", "room", "waiting", "columns_first"),
+        *("words", "short", "room", "waiting", "columns_first", "variants"),
     )
 )
 OF_TARGET: Final = ("processors", "lanes")
