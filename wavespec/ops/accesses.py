@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise, takewhile
 
 from wavespec.ir.expr import Expr, const, minimum
@@ -255,7 +255,8 @@ def write_fragments(
     """Store a tile from its fragments; ``writers``: which waves do."""
     granule = granule_elements(memory, layout, origin)
     across = (_blocks_of, _rows_of, _units_of) if granule == 1 else ()
-    if turned := next((found for of in across if (found := of(memory, layout, origin, machine))), None):
+    runs = replace(layout, inner=min(layout.inner, 1))  # rows of what a matrix instruction gives are turned as others
+    if turned := next((found for of in across if (found := of(memory, runs, origin, machine))), None):
         run = layout.axes[-1].extent
         parts = regroup(build, [build.cast(value, memory.dtype) for value in values], run, memory.name)
         values = turned.of_fragments(build, [*parts], memory.name)
