@@ -190,7 +190,7 @@ def test_what_a_loop_carries_is_kept_in_memory_where_it_is_little(machine: Machi
     assert report.ok, report.render()
     seen, expected = np.zeros(64, int), list[int]()
     for group in inputs["groups"]:
-        expected.append(inputs["first"][group] + 1 + seen[group])
+        expected.append(int(inputs["first"][group] + 1 + seen[group]))
         seen[group] += 1
     np.testing.assert_array_equal(report.tensors["place"], expected)
     np.testing.assert_array_equal(report.tensors["behind"], seen)
