@@ -143,6 +143,75 @@ def test_chunks_of_steps_build_for_every_cpu() -> None:
         assert emit(planned(CHUNKS), machine).text.count("\n") < 20_000
 
 
+RANKS = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: ranks
+dims: {A: {}, X: {value: 64}}
+params: {STEP: 64}
+tensors:
+  groups: {shape: [A], dtype: i32, values: {min: 0, max: 63}}
+  first: {shape: [X], dtype: i32}
+  place: {shape: [A], dtype: i32, role: output}
+  behind: {shape: [X], dtype: i32, role: output}
+constraints:
+  - {tiling: A, tile: STEP}
+  - {tiling: X, tile: 64}
+graph:
+  - starts: {read: first}
+  - far: starts + 1
+  - none: {register: [X], dtype: i32, value: 0}
+  - ranks:
+      iterate: A
+      carry: {before: none}
+      body:
+        - group: {read: groups}
+        - mine: i32(group == index(X))
+        - rank: {cumsum: mine, dim: A, init: before}
+        - before: {sum: mine, dim: A, init: before}
+        - places: where(mine == 1, far + rank - 1, -1)
+        - here: {max: places, dim: X}
+        - {write: here, to: place}
+  - {write: ranks.before, to: behind}
+"""
+"""Where each element of a group goes: how many of the group are before it, as a loop carries, from a place of its own."""
+
+
+@pytest.mark.parametrize("machine", [AVX2, AMX], ids=lambda machine: machine.variant)
+def test_what_a_loop_carries_is_kept_in_memory_where_it_is_little(machine: Machine) -> None:
+    """Elements of all groups, with what comes from around the loop; scans go along another dim."""
+    kernel = lower(planned(RANKS), machine, after="cut-tiles")
+    (loop,) = cuts(kernel)
+    kept = {memory.name for memory in kernel.memories if memory.name.endswith(".strips")}
+    assert (loop["dim"], kept) == ("X", {"far.strips", "before.strips", "before.1.strips"})
+    random = np.random.default_rng(0)
+    inputs = {"groups": random.integers(0, 64, 150, np.int32), "first": random.integers(0, 999, 64, np.int32)}
+    report = simulate(lower(planned(RANKS), machine), machine, inputs, {"A": 150, "X": 64})
+    assert report.ok, report.render()
+    seen, expected = np.zeros(64, int), list[int]()
+    for group in inputs["groups"]:
+        expected.append(int(inputs["first"][group] + 1 + seen[group]))
+        seen[group] += 1
+    np.testing.assert_array_equal(report.tensors["place"], expected)
+    np.testing.assert_array_equal(report.tensors["behind"], seen)
+
+
+def test_much_that_a_loop_carries_stays_in_registers() -> None:
+    changes = {
+        "X: {value: 64}}": "X: {value: 64}, Y: {value: 64}}",
+        "  - ranks:": "  - many: {register: [Y, X], dtype: i32, value: 0}\n  - ranks:",
+        "carry: {before: none}": "carry: {before: none, more: many}",
+        "        - {write: here": "        - more: more + before\n        - {write: here",
+        "  - {write: ranks.before": "  - sums: {sum: ranks.more, dim: Y}\n  - {write: sums, to: first_sums}\n  - {write: ranks.before",
+        "  behind:": "  first_sums: {shape: [X], dtype: i32, role: output}\n  behind:",
+    }
+    text = RANKS
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new, 1)
+    assert not cuts(lower(planned(text), AVX2, after="cut-tiles"))
+
+
 def test_few_registers_stay_as_they_are() -> None:
     few = planned(BLOCKS.replace("128}", "16}"))
     assert not cuts(lower(few, AVX2, after="cut-tiles"))

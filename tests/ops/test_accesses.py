@@ -160,6 +160,29 @@ def test_vectors_across_the_rows_of_tensors_are_turned_before_they_are_stored(ma
     assert written == {row * 32 + column: column * 16 + row for row in range(16) for column in range(32)}
 
 
+@pytest.mark.parametrize(
+    ("machine", "rows", "stores"), [(CPU, 8, 64), (CPU, 16, 32), (CPU, 2, 16 * 32), (NVIDIA, 8, 16 * 32)]
+)
+def test_results_of_a_matrix_instruction_are_turned_by_as_many_columns_as_it_has_rows(
+    machine: Machine, rows: int, stores: int
+) -> None:
+    """Fragments have two axes, and fewer rows than columns: each element was a store.  Eight bytes are too few."""
+    memory = Memory("t", DTYPES["f32"], ("M", "N"), (const(16), const(32)), "shared")
+    memory = replace(memory, arrangement=row_major(("N", "M"), (32, 16)))
+    axes = (RegisterAxis(16 // rows, (("M", rows),)), RegisterAxis(rows, (("M", 1),)), RegisterAxis(32, (("N", 1),)))
+    fragments = Layout((("M", const(0)), ("N", const(0))), axes, 2)
+    build, nowhere, size = builder(), {"M": const(0), "N": const(0)}, rows * 32
+    numbered = [build.load("numbers", memory.dtype, size, const(size * n), hint="x") for n in range(16 // rows)]
+    write_fragments(build, memory, fragments, nowhere, (), numbered, machine)
+    made = [op for op in build.ops if op.name != "store"]
+    written: dict[int, int] = {}
+    for op in (op for op in build.ops if op.name == "store"):
+        (numbers,) = addresses(op.operands, made)
+        written |= {op["offset"].value + i: number for i, number in enumerate(numbers)}
+    assert sum(op.name == "store" for op in build.ops) == stores
+    assert written == {column * 16 + row: row * 32 + column for row in range(16) for column in range(32)}
+
+
 def panel(dim: str, pairs: int) -> Memory:
     """A staged tile of 16 rows and 32 columns whose elements along ``dim`` lie side by side, so many at a time."""
     other, extents = {"M": "N", "N": "M"}[dim], {"M": 16, "N": 32}

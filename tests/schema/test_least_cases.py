@@ -57,6 +57,17 @@ def test_group_is_its_cases_written_out() -> None:
     assert with_cases(GROUPED) == with_cases(WRITTEN_OUT)
 
 
+@pytest.mark.parametrize("conditions", ["", "when: [N % 8 == 0], "])
+def test_misspelt_list_of_a_group_is_one_error(conditions: str) -> None:
+    """A group without conditions was told to have some, as if it were a case; one with hides no case with more."""
+    group = f"      - {{{conditions}casesx: [{{when: [M <= 64], params: {{BLOCK_M: 12}}}}]}}\n"
+    with pytest.raises(WavespecError) as caught:
+        with_cases(f"{group}      - {{when: [N % 8 == 0, M <= 12], params: {{BLOCK_M: 12}}}}\n")
+    (found,) = caught.value.diagnostics
+    assert found.message == "A case has no field 'casesx'."
+    assert found.hints == ("Did you mean 'cases'?",)
+
+
 def test_list_of_cases_has_a_name_and_stands_in_several_groups() -> None:
     tiles = "let:\n  tiles:\n    - {when: [M <= 64], params: {BLOCK_M: 12}}\n    - {params: {BLOCK_M: 36}}\ntargets:\n"
     text = SMALL.replace(

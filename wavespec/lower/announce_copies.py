@@ -39,14 +39,14 @@ class AnnounceCopies(Pass):
 
         def change(outer: Op) -> tuple[Op, ...]:
             ops = list(outer.body.ops)
-            for at, panels in enumerate(ops):
-                copies = [copy for copy in ops[:at] if copy.is_(FOR)]
-                if outer.operands or panels.operands or not panels.is_(FOR) or not copies:
+            for before, at in pairwise(place for place, op in enumerate(ops) if op.is_(FOR)):
+                copy, panels = ops[before], ops[at]
+                if outer.operands or panels.operands:
                     continue
                 product = next(
                     (one for one in panels.body.ops if one.is_(FOR) and can_be_cut(one, kernel, machine)), None
                 )
-                hints = () if product is None else _hints(copies[-1], product, panels, outer, kernel, inputs)
+                hints = () if product is None else _hints(copy, product, panels, outer, kernel, inputs)
                 if product is not None and hints:
                     place = panels.body.ops.index(product)
                     inside = (*panels.body.ops[:place], *hints, *panels.body.ops[place:])

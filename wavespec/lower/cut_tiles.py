@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from wavespec.ir.expr import const, symbol
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.tile_ops import COPY, INDEX, ITERATE, MMA, READ, REGISTER, WRITE
+from wavespec.ir.tile_ops import COPY, INDEX, ITERATE, MMA, READ, REGISTER, SCAN, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.in_place import reads_in_place
@@ -28,6 +28,10 @@ _MOST_VECTORS = 2500
 _STRIP_VECTORS = 8
 """Of a value in a strip: enough to compute with, and few registers."""
 _WORD_BYTES = 4
+_STEPS_OF_SCANS = 8
+"""Of a vector: four that move elements, and four that add them."""
+_LITTLE = 16
+"""A share of what is written out: loops that carry no more of it keep that in memory while strips are computed."""
 
 
 class CutTiles(Pass):
@@ -38,6 +42,7 @@ class CutTiles(Pass):
             ``_MOST_VECTORS`` vectors, they stand in loops over strips of a dim, as those of `StripTiles`: what a later
             loop needs is read again, or kept in a private memory ``<name>.strips``.  Of the dims that allow it, it is
             the one with which least is written out.
+            What a loop carries along the dim is in such a memory in the meantime, where it is little.
     Cases:  nothing is cut where something needs whole tiles that only registers hold, or what is changed is read.
     """
 
@@ -65,7 +70,8 @@ class _Cutting:
         around them, by their results."""
         strips = self._strips(ops, loop, outside)
         if strips is not None:
-            phases = Phases(self.kernel, ops, strips, self.fresh, outside)
+            yields = () if loop is None else loop.body.yields
+            phases = Phases(self.kernel, ops, strips, self.fresh, outside, _from_outside(ops, outside), yields)
             ops = phases.stripped()
             kernel = self.kernel.with_symbols(strips.at)
             self.kernel = replace(kernel, memories=(*kernel.memories, *phases.memories.values()))
@@ -82,16 +88,20 @@ class _Cutting:
         plain = [op for op in ops if not op.is_(ITERATE)]
         if sum(map(self._vectors, plain)) <= _MOST_VECTORS:
             return None
-        made = {value.name for op in ops for value in op.results} | outside.keys()
-        elsewhere = [value for op in plain for value in op.operands if value.name not in made]
-        whole = {dim for value in (*_carried(loop), *elsewhere) for dim in value.tile.dims}
+        whole = [*_carried(loop), *_from_outside(ops, outside)]
         tiles = {dim: value.tile.extent(dim) for op in plain for value in _values(op) for dim in value.tile.dims}
-        found = [
-            strips
-            for dim in sorted(tiles.keys() - whole)
-            if (strips := self._along(dim, tiles[dim], ops, loop, outside)) is not None
-        ]
-        return min(found, key=lambda strips: self._written_out(plain, strips), default=None)
+        kept = {dim: [value for value in whole if dim in value.tile.dims] for dim in tiles}
+        little = sum(map(self._vectors, plain)) // _LITTLE
+        for dims in ({dim for dim in kept if not kept[dim]}, {dim for dim in kept if kept[dim]}):
+            found = [
+                strips
+                for dim in sorted(dims)
+                if sum(map(self._vectors_of, kept[dim])) <= little
+                if (strips := self._along(dim, tiles[dim], ops, loop, outside)) is not None
+            ]
+            if found:
+                return min(found, key=lambda strips: self._written_out(plain, strips))
+        return None
 
     def _written_out(self, ops: Sequence[Op], strips: Strips) -> int:
         """Vectors, times elements of the tile along the dim, so that all numbers are whole."""
@@ -139,8 +149,9 @@ class _Cutting:
         return self.machine.vector_bytes // _WORD_BYTES if staged else 1
 
     def _vectors(self, op: Op) -> int:
-        """Of what a wave has of the largest tile that an operation is about."""
-        return max((self._vectors_of(value) for value in _values(op)), default=0)
+        """Of what a wave has of the largest tile that an operation is about; those of scans count for each step."""
+        steps = _STEPS_OF_SCANS if op.is_(SCAN) else 1
+        return steps * max((self._vectors_of(value) for value in _values(op)), default=0)
 
     def _vectors_of(self, value: Value) -> int:
         tile, kernel = value.tile, self.kernel
@@ -159,6 +170,13 @@ def _done_again(ops: Sequence[Op]) -> Iterator[Op]:
         written |= {inner["memory"] for inner in op.walk() if inner.is_(WRITE, COPY)}
         if op.is_(REGISTER, INDEX) or (op.is_(READ) and op["memory"] not in written):
             yield op
+
+
+def _from_outside(ops: Sequence[Op], outside: Mapping[str, Op]) -> tuple[Value, ...]:
+    """What operations, but the loops among them, take that is neither made by one of them nor read again."""
+    made = {value.name for op in ops for value in op.results} | outside.keys()
+    taken = {value.name: value for op in ops if not op.is_(ITERATE) for value in op.operands}
+    return tuple(value for name, value in taken.items() if name not in made)
 
 
 def _carried(loop: Op | None) -> Iterator[Value]:

@@ -10,7 +10,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.layout import row_major
 from wavespec.ir.rewriting import renamed
-from wavespec.ir.tile_ops import ALIKE, CAST, INDEX, MMA, PURE, READ, REDUCE, REGISTER, WRITE
+from wavespec.ir.tile_ops import ACROSS, ALIKE, CAST, INDEX, MMA, PURE, READ, REDUCE, REGISTER, WRITE
 from wavespec.lower.defer_reductions import identity_tile, joined_parts
 from wavespec.lower.stage_operands import origin_in
 
@@ -51,7 +51,8 @@ def can_be_cut(op: Op, strips: Strips) -> bool:
     values = [value for inner in op.walk() for value in (*inner.results, *inner.operands)]
     along = [value for value in values if strips.has(value)]
     alike = all(value.tile.extent(strips.dim) == strips.tile for value in along)
-    return not along or (op.is_(_ALONG) and alike)
+    apart = op.is_(ACROSS) and op["dim"] != strips.dim  # of each element along the dim by itself
+    return not along or ((apart or op.is_(_ALONG)) and alike)
 
 
 @dataclass(slots=True)
@@ -72,20 +73,33 @@ class Phases:
         strips: Strips,
         fresh: Callable[[str], str],
         outside: Mapping[str, Op] | None = None,
+        around: Sequence[Value] = (),
+        yields: Sequence[Value] = (),
     ) -> None:
-        """``outside``: reads and the like in front of the operations, by their results, that may be done again."""
+        """
+        Args:
+            outside: reads and the like in front of the operations, by their results, that may be done again.
+            around: other values in front of them that they take.
+            yields: what is taken whole behind them.
+        """
         self.kernel, self.given, self.strips, self.fresh = kernel, ops, strips, fresh
         self.outside = outside or {}
+        self.around = [value for value in around if strips.has(value)]
+        self.yields = [value for value in yields if strips.has(value)]
         self.phases: list[_Phase] = [_Phase()]
         # Of values along the dim: the phase, and what makes them.
         self.made = {name: (-1, op) for name, op in self.outside.items() if strips.has(op.result)}
-        self.whole = set[str]()  # values along the dim that are made in front of the strips
+        self.made |= {value.name: (0, ops[0]) for value in self.around}
+        self.whole = {value.name for value in self.around}  # values along the dim that are made in front of the strips
+        self.placed = set[str]()  # values along the dim that are whole somewhere
         self.memories: dict[str, Memory] = {}  # of values that a later phase uses, or strips of whole ones
 
     def stripped(self) -> tuple[Op, ...]:
         self._divide()
         self.memories = {name: self._memory(value) for name, value in self._kept().items()}
-        return tuple(op for phase in self.phases for op in self._ops(phase))
+        before = [op for value in self.around for op in self._written_whole(value)]
+        after = [self._access("read", value, (), (value,), const(0)) for value in self._joined()]
+        return (*before, *(op for phase in self.phases for op in self._ops(phase)), *after)
 
     # -------------------------------------------------------------------------------------------------------- phases
 
@@ -123,19 +137,21 @@ class Phases:
 
     def _make_wholes(self) -> None:
         """What an operation on the whole tile takes is made whole in front of it, once for those of several phases."""
-        placed = {*self.whole, *self.outside}
+        self.placed = {*self.whole, *self.outside}
         for phase in self.phases:
             before = list[Op]()
             for op in phase.before:
-                before += [*self._wholes(op, placed), op]
+                before += [*self._wholes(op.operands), op]
             phase.before = before
+        read = [value for value in self.yields if value.name in self.made and self.made[value.name][0] < 0]
+        self._at(0).before += self._wholes(read)
 
-    def _wholes(self, op: Op, placed: set[str]) -> Iterator[Op]:
-        for value in op.operands:
-            if value.name in self.made and value.name not in placed:
-                placed.add(value.name)
+    def _wholes(self, values: Sequence[Value]) -> Iterator[Op]:
+        for value in values:
+            if value.name in self.made and value.name not in self.placed:
+                self.placed.add(value.name)
                 made = self.made[value.name][1]
-                yield from self._wholes(made, placed)
+                yield from self._wholes(made.operands)
                 yield made
 
     def _at(self, number: int) -> _Phase:
@@ -146,7 +162,13 @@ class Phases:
     def _kept(self) -> dict[str, Value]:
         """Values along the dim that a later phase uses, or that strips use of a whole one."""
         used = [(n, value) for n, phase in enumerate(self.phases) for op in phase.inside for value in self._needs(op)]
-        return {v.name: v for n, v in used if 0 <= self.made[v.name][0] < n or v.name in self.whole}
+        kept = (v for n, v in used if 0 <= self.made[v.name][0] < n or v.name in self.whole)
+        return {value.name: value for value in (*kept, *self._joined())}
+
+    def _joined(self) -> list[Value]:
+        """Values that strips make and that are taken whole behind them."""
+        made = self.made.keys() - self.placed
+        return list({value.name: value for value in self.yields if value.name in made}.values())
 
     def _needs(self, op: Op) -> Iterator[Value]:
         """The values along the dim that an operation takes; before one that is read again, the places where it is."""
@@ -199,8 +221,10 @@ class Phases:
         return [*before, *starts, loop, *ends]
 
     def _kept_whole(self, op: Op) -> list[Op]:
-        kept = [value for value in op.results if value.name in self.whole and value.name in self.memories]
-        return [self._access("write", value, (value,), (), const(0)) for value in kept]
+        return [write for value in op.results if value.name in self.whole for write in self._written_whole(value)]
+
+    def _written_whole(self, value: Value) -> list[Op]:
+        return [self._access("write", value, (value,), (), const(0))] if value.name in self.memories else []
 
     def _again(self, value: Value, names: dict[str, Value]) -> Op:
         """Of a value that is not made in this loop: what makes or reads a strip of it."""

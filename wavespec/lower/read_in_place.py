@@ -124,10 +124,12 @@ def _nest_of(kernel: Kernel, memory: Memory) -> _Nest | None:
             if inner is None or not inner.is_(FOR) or outer["lower"] != const(0) or inner["lower"] != const(0):
                 continue
             stores = [op for op in inner.body.ops if op.is_(STORE)]
+            if not stores or any(op["memory"] != memory.name for op in stores):
+                continue
             tiles = [op for behind in ops[number + 1 :] for op in behind.walk() if op.is_(LOAD_TILE)]
             read = [op for op in tiles if op["memory"] == memory.name]
             whole = all((op["offset"] // down.stride).high == 0 and op["rows"] == down.extent for op in read)
-            if stores and read and whole and _are(accesses, [*stores, *read]):
+            if read and whole and _are(accesses, [*stores, *read]):
                 places = (kernel.symbol(loop["induction"]) for loop in (outer, inner))
                 return _Nest(memory, outer, inner, down.stride, down.extent, *places)
     return None

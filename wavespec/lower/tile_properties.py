@@ -33,6 +33,7 @@ from wavespec.ir.tile_ops import (
     WRITE,
 )
 from wavespec.lower.contracts import Breach, Property, property_of
+from wavespec.lower.reads_apart import reads_many_apart
 from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.targets.machine import Machine
 
@@ -290,6 +291,8 @@ def whole_steps_check_nothing(kernel: Kernel, machine: Machine) -> Iterator[Brea
         if loop["unroll"] == 0 or any(loop.get(key) is not None for key in ("lower", "stride", "goes_on")):
             continue
         if loop["step"] == const(1):  # of single elements, only the step of an empty dim checks bounds
+            continue
+        if reads_many_apart(loop, kernel):
             continue
         for op in loop.walk()[1:]:
             start = _origin(op).get(loop["dim"], const(0))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise, takewhile
 
 from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Memory, Op, Value
-from wavespec.ir.layout import Layout
+from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.line_ends import takes_ends_apart
 from wavespec.ops.matrix_places import matrix_places, moves_matrices, turned_matrices
@@ -240,6 +240,26 @@ def _units_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Mach
     return blocks if whole else None
 
 
+def _turned_across(
+    memory: Memory, layout: Layout, origin: Coordinates, machine: Machine
+) -> tuple[TurnedBlocks | PairedRows, int] | None:
+    """How vectors that lie across the rows of a memory are turned, and elements of the runs that are; rows of what a
+    matrix instruction gives are turned as others, and runs that are longer than columns have rows, in parts."""
+    *outer, last = layout.axes or (RegisterAxis(1, ()),)
+    whole = replace(layout, axes=(*outer, last), inner=1)
+    for of in (_blocks_of, _rows_of, _units_of):
+        if (turned := of(memory, whole, origin, machine)) is not None:
+            return turned, last.extent
+    for axis in outer:
+        run = axis.extent
+        if axis.strides == ((memory.nearest_dim, 1),) and run < last.extent and last.extent % run == 0:
+            parts = RegisterAxis(last.extent // run, tuple((dim, step * run) for dim, step in last.strides))
+            split = replace(whole, axes=(*outer, parts, RegisterAxis(run, last.strides)))
+            if (turned := _blocks_of(memory, split, origin, machine)) is not None:
+                return turned, run
+    return None
+
+
 def write_fragments(
     build: ThreadBuilder,
     memory: Memory,
@@ -254,9 +274,9 @@ def write_fragments(
 ) -> None:
     """Store a tile from its fragments; ``writers``: which waves do."""
     granule = granule_elements(memory, layout, origin)
-    across = (_blocks_of, _rows_of, _units_of) if granule == 1 else ()
-    if turned := next((found for of in across if (found := of(memory, layout, origin, machine))), None):
-        run = layout.axes[-1].extent
+    across = _turned_across(memory, layout, origin, machine) if granule == 1 else None
+    if across is not None:
+        turned, run = across
         parts = regroup(build, [build.cast(value, memory.dtype) for value in values], run, memory.name)
         values = turned.of_fragments(build, [*parts], memory.name)
         layout, granule = turned.lines, turned.lines.fragment_elements

@@ -205,6 +205,9 @@ def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
         elif dim.min > LARGEST_SIZE:
             message = f"{quote(name)} is at least {dim.min}; the largest size of a dim is {LARGEST_SIZE}."
             yield ContradictoryDim(spec.where("dims", name, "min"), message)
+        elif dim.max is not None and dim.max > LARGEST_SIZE:
+            message = f"{quote(name)} is at most {dim.max}; the largest size of a dim is {LARGEST_SIZE}."
+            yield ContradictoryDim(spec.where("dims", name, "max"), message)
         elif dim.value is not None and (problem := size_problem(dim, dim.value)):
             yield ContradictoryDim(spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}.")
         elif dim.value is not None and dim.equals is not None and spec.has_own_schedule is None:

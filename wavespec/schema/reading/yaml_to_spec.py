@@ -157,7 +157,7 @@ class _Reader:
     ) -> tuple[dict[str, object], _Positions]:
         kinds = field_kinds(model)
         allowed = model.surface_fields() if issubclass(model, Worded) else tuple(kinds)
-        fields: dict[str, object] = {}
+        fields, is_group = dict[str, object](), False
         positions: _Positions = {(): Position(node.span)}
         for entry in node.entries:
             if entry.key == skip:
@@ -169,13 +169,15 @@ class _Reader:
                 self.errors.append(UnknownField(entry.key_span, entry.key, known, owner_of(model)))
                 # Read on as if it were spelt right, so that nothing is called missing for it.
                 name = nearest(entry.key, known)
+                is_group = is_group or (model is Case and name == "cases")
                 if name not in allowed or node.get(name) is not None:
                     continue
             positions[(name,)] = Position(entry.value.span, entry.key_span)
             fields[name] = self._value(entry.value, kinds[name], positions, (name,))
             if not is_spelt:  # Nor were parts and names of dtypes put into it before.
                 del self.errors[found:]
-        return fields, positions
+        # A group is no case, which would need conditions, and hide others that have them.
+        return {**fields, "when": _BROKEN} if is_group else fields, positions
 
     def _value(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
         if kind.form == "model":
