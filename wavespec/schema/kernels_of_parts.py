@@ -1,10 +1,10 @@
-"""A loop and how many parts its dim has go in; the kernel that reduces each part, and the two that may come behind it,
-come out.
+"""A loop and how many parts its dim has go in; the kernel that reduces each part, the one that walks over each, and the
+one that joins what they have found, come out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from wavespec.schema.checking.check_graph import plain_graph
@@ -27,14 +27,23 @@ _WAVES, _CANDIDATES = 8, 512
 """Waves of a workgroup that joins parts, and how many elements of theirs it looks for the largest in at once."""
 
 
-def needed_for_carry(loop: Iterate) -> tuple[AnyOp, ...]:
-    """The statements of a body that make what the next step gets."""
-    needed, kept = set(loop.carry), list[AnyOp]()
+def needed_for(loop: Iterate, names: Iterable[str]) -> tuple[AnyOp, ...]:
+    """The statements of a body that make what the next step gets by these names."""
+    needed, kept = set(names), list[AnyOp]()
     for op in reversed(loop.body):
         if getattr(op, "name", "") in needed:
             kept.insert(0, op)
             needed.update(words_of(op))
     return tuple(kept)
+
+
+def found_by_walking(loop: Iterate) -> frozenset[str]:
+    """Of what a loop carries, what is made of other values that it carries: parts have it when these are known."""
+    if any(every(Topk, loop.body)):
+        return frozenset()
+    others = {name: loop.carry.keys() - {name} for name in loop.carry}
+    used = {name: {word for op in needed_for(loop, [name]) for word in words_of(op)} for name in loop.carry}
+    return frozenset(name for name in loop.carry if used[name] & others[name])
 
 
 def free_axis(constraints: Sequence[AnyConstraint]) -> int:
@@ -59,12 +68,19 @@ class KernelsOfParts:
         self.largest = {op.name: op for op in loop.body if isinstance(op, Topk)}
         self.places = {op.indices: op for op in self.largest.values() if op.indices is not None}
         self.found = free_name(spec, f"{dim}_found")
+        self.walked = found_by_walking(loop)
+        self.behind = {word for op in spec.graph[spec.graph.index(loop) + 1 :] for word in words_of(op)}
+
+    @property
+    def are_joined(self) -> bool:
+        """Whether something behind the loop uses what it carries, for which a kernel has to join parts."""
+        return self.loop.name in self.behind
 
     def reducing(self) -> KernelSpec:
-        """The kernel that finds, in each workgroup, what the loop carries behind one part."""
-        starts = {name: free_name(self.spec, f"{name}_of_none") for name in self.loop.carry}
+        """The kernel that finds, in each workgroup, what the loop carries behind one part, of what it may know."""
+        starts = self._starts_of_parts(name for name in self.loop.carry if name not in self.walked)
         registers = [self._nothing(start, name, (self.part, *self._kind(name).dims)) for name, start in starts.items()]
-        needed = needed_for_carry(self.loop)
+        needed = needed_for(self.loop, starts)
         if self.by_bounds:
             body = tuple(map(self._in_steps, needed))
             update: dict[str, Any] = {"carry": starts, "body": body, "start": self._start(0), "end": self._start(1)}
@@ -80,18 +96,20 @@ class KernelsOfParts:
         kernel = plain_kernel(self.spec, self.loop.name, tensors, graph, self._tiles_of_parts(), self._dims())
         return kernel.model_copy(update={"params": self.spec.params})
 
-    def joining(self, before: KernelSpec) -> KernelSpec:
+    def joining(self, *before: KernelSpec) -> KernelSpec:
         """The kernel with a loop over the parts in place of that over the dim."""
         along = self.found if self.largest else self.part
-        body, read = list[AnyOp](), dict[str, str]()
-        for name in self.loop.carry:
+        body, read, carry = list[AnyOp](), dict[str, str](), dict(self.loop.carry)
+        if len(before) > 1:  # what the walk alone needed is none of its business
+            carry = {name: first for name, first in carry.items() if name in self.behind}
+        for name in carry:
             read[name] = free_name(self.spec, f"{name}_of_one")
             body.append(Read(name=read[name], tensor=self._made(name)[0]))
             if name in self.reductions:
                 body.append(_changed(self.reductions[name], value=read[name], dim=along))
         for name, op in self.largest.items():
             body.append(_changed(op, value=read[name], dim=along, places=read[op.indices or ""]))
-        loop = self.loop.model_copy(update={"dim": along, "body": tuple(body)})
+        loop = self.loop.model_copy(update={"dim": along, "carry": carry, "body": tuple(body)})
         dims = {one: dim for one, dim in self._dims().items() if one == along}
         size = dims[along].value or 1
         found: list[AnyConstraint] = [one for one in self.spec.constraints if getattr(one, "dim", "") != self.dim]
@@ -103,36 +121,64 @@ class KernelsOfParts:
 
     def walking(self, before: KernelSpec) -> KernelSpec:
         """The kernel that walks over one part in each workgroup, from what all parts before it have."""
-        other, starts = free_name(self.spec, f"{self.dim}_part_before"), dict[str, str]()
-        ops: list[AnyOp] = []
-        for name, first in self.loop.carry.items():
-            made, tensor = self._made(name)
-            found, earlier, nothing, none, front, starts[name] = (
-                free_name(self.spec, f"{name}_{what}")
-                for what in ("of_each", "earlier", "nothing", "of_none", "in_front", "at_first")
-            )
-            ops += [
-                Read(name=found, tensor=made, dims=(other, *tensor.shape[1:]), at={self.part: parse_index(other)}),
-                self._nothing(nothing, name, ()),
-                self._nothing(none, name, tensor.shape),
-                Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {found}, {nothing})"),
-                _changed(self.reductions[name], name=front, value=earlier, dim=other, init=none),
-                Formula(name=starts[name], text=_JOINED[self.reductions[name].word].format(first, front)),
-            ]
-        body = tuple(one for op in self.loop.body for one in self._in_part(op, masked=False))
-        loop = self.loop.model_copy(update={"dim": self.inside, "carry": starts, "body": body})
+        other = free_name(self.spec, f"{self.dim}_part_before")
+        starts, ops = self._starts_of_parts(self.walked), list[AnyOp]()
+        ops += [self._nothing(start, name, (self.part, *self._kind(name).dims)) for name, start in starts.items()]
+        for name in self.loop.carry:
+            if name not in self.walked:
+                starts[name] = free_name(self.spec, f"{name}_at_first")
+                ops += self._in_front(name, starts[name], other)
+        body = tuple(one for op in self.loop.body for one in self._in_part(op, masked=getattr(op, "name", "") in self.walked))
+        carry = {name: starts[name] for name in self.loop.carry}
+        loop = self.loop.model_copy(update={"dim": self.inside, "carry": carry, "body": body})
         dims = {**self._dims(), other: Dim(value=self.count)}
-        return self._behind(before, self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
+        if not self.are_joined:
+            return self._behind([before], self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
+        graph = (*self._around(body), *ops, loop, *(one for name in self.walked for one in self._written(name)))
+        return self._between(before, graph, dims)
+
+    def _starts_of_parts(self, names: Iterable[str]) -> dict[str, str]:
+        """What carried names of a part start from, where what is before it does not matter."""
+        return {name: free_name(self.spec, f"{name}_of_none") for name in names}
+
+    def _in_front(self, name: str, start: str, other: str) -> list[AnyOp]:
+        """What a carried name is in front of a part, of all parts before it, as ``start``."""
+        made, tensor = self._made(name)
+        found, earlier, nothing, none, front = (
+            free_name(self.spec, f"{name}_{what}") for what in ("of_each", "earlier", "nothing", "of_none", "in_front")
+        )
+        return [
+            Read(name=found, tensor=made, dims=(other, *tensor.shape[1:]), at={self.part: parse_index(other)}),
+            self._nothing(nothing, name, ()),
+            self._nothing(none, name, tensor.shape),
+            Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {found}, {nothing})"),
+            _changed(self.reductions[name], name=front, value=earlier, dim=other, init=none),
+            Formula(name=start, text=_JOINED[self.reductions[name].word].format(self.loop.carry[name], front)),
+        ]
+
+    def _between(self, before: KernelSpec, graph: Sequence[AnyOp], dims: dict[str, Dim]) -> KernelSpec:
+        """The kernel that walks, where one behind it goes on: with the schedule of the case, and what is written."""
+        assert self.spec.schedule is not None
+        read, written = {op.tensor for op in every(Read, graph)}, {op.to for op in every(Write, graph)}
+        tensors = {name: one for name, one in _as_inputs(before).items() if name in read}
+        tensors |= {name: one for name, one in self.spec.tensors.items() if name in read | written}
+        tensors |= dict(map(self._made, self.walked))
+        kernel = plain_kernel(self.spec, f"{self.loop.name}_walked", tensors, graph, self._tiles_of_parts(), dims)
+        schedule = self.spec.schedule.model_copy(update={"parts": {}})
+        return kernel.model_copy(update={"schedule": schedule, "params": self.spec.params}).with_own_schedule(True)
 
     def _behind(
-        self, before: KernelSpec, graph: tuple[AnyOp, ...], tiles: Sequence[AnyConstraint], dims: dict[str, Dim]
+        self,
+        before: Sequence[KernelSpec],
+        graph: tuple[AnyOp, ...],
+        tiles: Sequence[AnyConstraint],
+        dims: dict[str, Dim],
     ) -> KernelSpec:
-        """The kernel that reads what the one before it made."""
+        """The kernel that reads what those before it made."""
         assert self.spec.schedule is not None
-        read = {op.tensor for op in every(Read, graph)}
-        outputs = {name: one for name, one in before.tensors.items() if one.role == "output"}
-        made = {name: tensor.model_copy(update={"role": "input"}) for name, tensor in outputs.items()}
-        kept = {name: one for name, one in self.spec.tensors.items() if one.role != "input" or name in read}
+        used = {op.tensor for op in every(Read, graph)} | {op.to for op in every(Write, graph)}
+        made = {name: one for kernel in before for name, one in _as_inputs(kernel).items() if name in used}
+        kept = {name: one for name, one in self.spec.tensors.items() if name in used}
         update: dict[str, Any] = {
             "dims": {**unfolded(self.spec.dims), **dims},
             "graph": graph,
@@ -258,6 +304,12 @@ class KernelsOfParts:
             if isinstance(one, Tiling | Wave | Workgroup)
         ]
         return [*found, Workgroup(dim=self.part, tile=_number(1), axis=free_axis(self.spec.constraints))]
+
+
+def _as_inputs(kernel: KernelSpec) -> dict[str, Tensor]:
+    """What a kernel writes, as one behind it reads it."""
+    written = {name: one for name, one in kernel.tensors.items() if one.role == "output"}
+    return {name: tensor.model_copy(update={"role": "input"}) for name, tensor in written.items()}
 
 
 def _changed(part: Any, **update: object) -> Any:
