@@ -9,6 +9,7 @@ from typing import Any
 
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import AnyConstraint, Tiling, Wave, Workgroup
+from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.index_parser import parse_index
@@ -21,6 +22,8 @@ IDENTITIES = {"sum": (0, 0), "prod": (1, 1), "max": (-float("inf"), -1), "min": 
 """What changes nothing, by the reduction: of floating point; of integers the number, or that end of their range."""
 _JOINED = {"sum": "{} + {}", "prod": "{} * {}", "max": "maximum({}, {})", "min": "minimum({}, {})"}
 _ENDS = ("max", "min")
+_LONG: DType = "f64"
+"""What sums of f32 in front of a part are made in, of which it rounds once."""
 _NOWHERE = 2**31 - 1
 """Behind every place."""
 _WAVES, _CANDIDATES = 8, 512
@@ -134,7 +137,7 @@ class KernelsOfParts:
         dims = {**self._dims(), other: Dim(value=self.count)}
         if not self.are_joined:
             return self._behind([before], self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
-        graph = (*self._around(body), *ops, loop, *(one for name in self.walked for one in self._written(name)))
+        graph = (*self._around((*ops, *body)), *ops, loop, *(one for name in self.walked for one in self._written(name)))
         return self._between(before, graph, dims)
 
     def _starts_of_parts(self, names: Iterable[str]) -> dict[str, str]:
@@ -147,13 +150,17 @@ class KernelsOfParts:
         found, earlier, nothing, none, front = (
             free_name(self.spec, f"{name}_{what}") for what in ("of_each", "earlier", "nothing", "of_none", "in_front")
         )
+        is_long = self.reductions[name].word == "sum" and tensor.dtype == "f32"
+        dtype = _LONG if is_long else tensor.dtype
+        each, first = (f"{dtype}({one})" if is_long else one for one in (found, self.loop.carry[name]))
+        text = _JOINED[self.reductions[name].word].format(first, front)
         return [
             Read(name=found, tensor=made, dims=(other, *tensor.shape[1:]), at={self.part: parse_index(other)}),
-            self._nothing(nothing, name, ()),
-            self._nothing(none, name, tensor.shape),
-            Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {found}, {nothing})"),
+            self._nothing(nothing, name, (), dtype),
+            self._nothing(none, name, tensor.shape, dtype),
+            Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {each}, {nothing})"),
             _changed(self.reductions[name], name=front, value=earlier, dim=other, init=none),
-            Formula(name=start, text=_JOINED[self.reductions[name].word].format(self.loop.carry[name], front)),
+            Formula(name=start, text=f"{tensor.dtype}({text})" if is_long else text),
         ]
 
     def _between(self, before: KernelSpec, graph: Sequence[AnyOp], dims: dict[str, Dim]) -> KernelSpec:
@@ -245,9 +252,9 @@ class KernelsOfParts:
         """The place of what is found in a part, among what is found in all of them."""
         return {self.found: parse_index(f"{self.part} * size({op.k}) + {op.k}")}
 
-    def _nothing(self, name: str, of: str, shape: tuple[str, ...]) -> Register:
+    def _nothing(self, name: str, of: str, shape: tuple[str, ...], dtype: DType | None = None) -> Register:
         """What the reduction of a carried name starts from."""
-        dtype = self._kind(of).dtype
+        dtype = dtype or self._kind(of).dtype
         if of in self.places:
             return Register(name=name, shape=shape, dtype=dtype, value=_NOWHERE)
         ends = {name: "max" if op.largest else "min" for name, op in self.largest.items()}
