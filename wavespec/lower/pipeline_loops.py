@@ -112,15 +112,16 @@ class PipelineLoops(Pass):
 
 
 def _loaded_ahead(kernel: Kernel, machine: Machine, fresh: Callable[[str], str]) -> Kernel:
-    """The kernel in which steps load what the next ones multiply, where nothing is staged."""
+    """The kernel in which steps load what later ones take, where nothing is staged."""
     symbols = list[Expr]()
 
     def change(op: Op) -> tuple[Op, ...]:
         loads = loads_of_its_own(kernel, op) if _loads_ahead(kernel, op) else ()
         if not loads:
             return (op,)
-        widest = 8 * machine.globals.access_bytes
-        ahead = RegistersAhead(op, kernel.symbol(op["induction"]), loads, fresh, widest_bits=widest)
+        widest, steps = 8 * machine.globals.access_bytes, kernel.distribution.schedule_of(op.node).stages - 1
+        at = kernel.symbol(op["induction"])
+        ahead = RegistersAhead(op, at, loads, fresh, distance=steps, widest_bits=widest)
         ops = ahead.ops()
         symbols.extend(ahead.symbols)
         _check_registers(kernel, ops, op.node, machine)
