@@ -47,7 +47,9 @@ def test_what_starts_as_f64_is_not_rounded_in_front() -> None:
 
 
 def test_what_else_uses_the_sum_of_a_step_has_it_rounded() -> None:
-    used = RUNNING.replace("      yield", '      write %before.1 {memory = "y", origin = (("M", [wg0*4],),)}\n      yield')
+    used = RUNNING.replace(
+        "      yield", '      write %before.1 {memory = "y", origin = (("M", [wg0*4],),)}\n      yield'
+    )
     kernel = CarryRunningSums()(ROWS.kernel(used), NVIDIA)
     (loop,) = (op for op in kernel.body if op.name == "iterate")
     assert [op.name for op in loop.body.ops[-3:]] == ["elementwise", "cast", "write"]

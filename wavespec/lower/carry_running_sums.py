@@ -18,8 +18,8 @@ class CarryRunningSums(Pass):
     """Carry what running sums start from in a type that keeps its error, and add it as two numbers.
 
     Before: a loop carries a sum of f32, from which running sums of its steps start.
-    After:  it is carried in the machine's type for such (`Machine.carried_sums`).  Sums of a step are of f32, from zero,
-            and few numbers; an element adds to its own first what the carried sum is above its f32, then that.
+    After:  it is carried in the machine's type for such (`Machine.carried_sums`).  Sums of a step are of f32, from
+            zero, of few numbers; an element adds to its own first what the carried sum is beside its f32, then that.
             What else uses the carried sum has it rounded.
     Cases:  a sum that starts as a larger type, rounded, starts as that.
     """
@@ -90,14 +90,14 @@ class _Carried:
         return replace(loop, operands=operands, results=results, region=region)
 
     def _two_numbers(self) -> list[Op]:
-        """The carried sum as f32, and what it is above that; of an infinity, which has nothing above it, itself."""
-        high, above, low = (self._like(self.narrow, dtype) for dtype in (self.wide, self.wide, None))
+        """The carried sum as f32, and what it is beside that; of an infinity, which has nothing beside it, itself."""
+        high, beside, low = (self._like(self.narrow, dtype) for dtype in (self.wide, self.wide, None))
         is_finite = self._like(self.narrow, DTYPES["bool"])
         return [
             self._cast(self.carried, self.narrow),
             self._cast(self.narrow, high),
-            self._made("sub", above, self.carried, high),
-            self._cast(above, low),
+            self._made("sub", beside, self.carried, high),
+            self._cast(beside, low),
             self._made("isfinite", is_finite, self.narrow),
             self._made("where", self.rest, is_finite, low, self.narrow),
         ]

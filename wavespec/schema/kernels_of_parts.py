@@ -34,19 +34,19 @@ def needed_for(loop: Iterate, names: Iterable[str]) -> tuple[AnyOp, ...]:
     """The statements of a body that make what the next step gets by these names."""
     needed, kept = set(names), list[AnyOp]()
     for op in reversed(loop.body):
-        if getattr(op, "name", "") in needed:
+        if _name(op) in needed:
             kept.insert(0, op)
             needed.update(words_of(op))
     return tuple(kept)
 
 
-def found_by_walking(loop: Iterate) -> frozenset[str]:
+def found_by_walking(loop: Iterate) -> tuple[str, ...]:
     """Of what a loop carries, what is made of other values that it carries: parts have it when these are known."""
     if any(every(Topk, loop.body)):
-        return frozenset()
+        return ()
     others = {name: loop.carry.keys() - {name} for name in loop.carry}
     used = {name: {word for op in needed_for(loop, [name]) for word in words_of(op)} for name in loop.carry}
-    return frozenset(name for name in loop.carry if used[name] & others[name])
+    return tuple(name for name in loop.carry if used[name] & others[name])
 
 
 def free_axis(constraints: Sequence[AnyConstraint]) -> int:
@@ -131,14 +131,14 @@ class KernelsOfParts:
             if name not in self.walked:
                 starts[name] = free_name(self.spec, f"{name}_at_first")
                 ops += self._in_front(name, starts[name], other)
-        body = tuple(one for op in self.loop.body for one in self._in_part(op, masked=getattr(op, "name", "") in self.walked))
+        body = tuple(one for op in self.loop.body for one in self._in_part(op, masked=_name(op) in self.walked))
         carry = {name: starts[name] for name in self.loop.carry}
         loop = self.loop.model_copy(update={"dim": self.inside, "carry": carry, "body": body})
         dims = {**self._dims(), other: Dim(value=self.count)}
         if not self.are_joined:
             return self._behind([before], self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
-        graph = (*self._around((*ops, *body)), *ops, loop, *(one for name in self.walked for one in self._written(name)))
-        return self._between(before, graph, dims)
+        writes = (one for name in self.walked for one in self._written(name))
+        return self._between(before, (*self._around((*ops, *body)), *ops, loop, *writes), dims)
 
     def _starts_of_parts(self, names: Iterable[str]) -> dict[str, str]:
         """What carried names of a part start from, where what is before it does not matter."""
@@ -272,7 +272,7 @@ class KernelsOfParts:
         """What stands in front of the loop and is used in it."""
         needed, kept = {word for op in body for word in words_of(op)}, list[AnyOp]()
         for op in reversed(self.spec.graph[: self.spec.graph.index(self.loop)]):
-            if getattr(op, "name", "") in needed:
+            if _name(op) in needed:
                 kept.insert(0, op)
                 needed.update(words_of(op))
         return kept
@@ -311,6 +311,11 @@ class KernelsOfParts:
             if isinstance(one, Tiling | Wave | Workgroup)
         ]
         return [*found, Workgroup(dim=self.part, tile=_number(1), axis=free_axis(self.spec.constraints))]
+
+
+def _name(op: AnyOp) -> str:
+    """Of the value that it defines; of no value without one."""
+    return getattr(op, "name", "")
 
 
 def _as_inputs(kernel: KernelSpec) -> dict[str, Tensor]:

@@ -125,7 +125,8 @@ def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:
     for name in loop.carry.keys() - {name for op in largest for name in (op.name, op.indices)}:
         op, needed = made.get(name), loop.body if name in walked else needed_for(loop, [name])
         uses = sum(words_of(one).count(name) for one in needed)
-        if name in walked and walked & {word for one in needed_for(loop, [name]) for word in words_of(one)} - {name}:
+        words = {word for one in needed_for(loop, [name]) for word in words_of(one)}
+        if name in walked and words & {*walked} - {name}:
             yield f"{quote(name)} takes what is not known before parts are joined", _LEAVE_OUT
         elif op is None or op.init != name or uses != 1 or op.along != (loop.dim,) or len(op.values) != 1:
             yield f"{quote(name)} is not only what a reduction has so far", _LEAVE_OUT

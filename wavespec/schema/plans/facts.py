@@ -137,9 +137,10 @@ def _recurs(spec: KernelSpec) -> bool:
     known, inputs = {*spec.dims, *spec.params}, {name for name, one in spec.tensors.items() if one.role == "input"}
     for loop in every(Repeat, spec.graph):
         for op in loop.body if loop.index is not None and loop.until is None else ():
-            names = {name for place in op.at.values() for name in place.names()} if isinstance(op, Read) else set()
-            if isinstance(op, Read) and op.tensor in inputs and loop.index in names <= known | {loop.index}:
-                return True
+            if isinstance(op, Read) and op.tensor in inputs:
+                names = {name for place in op.at.values() for name in place.names()}
+                if loop.index in names <= known | {loop.index}:
+                    return True
     return False
 
 
