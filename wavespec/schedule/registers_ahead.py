@@ -10,20 +10,20 @@ from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, Value
 from wavespec.ir.nodes import replace
 from wavespec.ir.rewriting import substituted
-from wavespec.ir.thread_ops import LET, LOAD, MMA
+from wavespec.ir.thread_ops import DOT, LET, LOAD, MMA, MMA_ASYNC
 
 
 def loads_of_its_own(kernel: Kernel, loop: Op) -> tuple[Op, ...]:
     """Loads of a step, of inputs, at places that follow from the step.
 
     Beside products, those that no other workgroup makes, whose places follow from the number of the workgroup as well.
-    What all of them load waits in a cache, and need not be loaded ahead.
+    What all of them load waits in a cache, and need not be loaded ahead; nor need what other loops of such a kernel take.
     """
     inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
     at, made = loop["induction"], {name for op in loop.body.ops if op.get("symbol") for name in [op["symbol"]]}
     workgroup = {f"wg{axis}" for axis in range(len(kernel.grid))}
     has_products = any(op.is_(MMA) for op in loop.body.ops)
-    if loop.get("once"):
+    if loop.get("once") or (not has_products and any(op.is_(MMA, MMA_ASYNC, DOT) for op in kernel.walk())):
         return ()
 
     def is_own(op: Op) -> bool:
@@ -42,7 +42,7 @@ class RegistersAhead:
 
     Args:
         at: what counts the steps.
-        distance: how many steps later.
+        distance: how many steps later; beside products, whose registers they would take, the next one.
         widest_bits: of an access.
     """
 
@@ -56,9 +56,9 @@ class RegistersAhead:
         distance: int = 1,
         widest_bits: int,
     ) -> None:
-        self.loop, self.at, self.loads, self.fresh = loop, at, loads, fresh
-        self.distance, self.widest_bits = distance, widest_bits
+        self.loop, self.at, self.loads, self.fresh, self.widest_bits = loop, at, loads, fresh, widest_bits
         self.has_products = any(op.is_(MMA) for op in loop.body.ops)
+        self.distance = 1 if self.has_products else distance
         self.symbols: list[Expr] = []
 
     def ops(self) -> tuple[Op, ...]:
