@@ -30,7 +30,7 @@ from wavespec.schedule.loop_plan import LoopPlan
 from wavespec.schedule.modulo_plan import modulo_plan
 from wavespec.schedule.ping_pong import ping_pong_plan
 from wavespec.schedule.prefetch import prefetch_plan, program_plan, words
-from wavespec.schedule.registers_ahead import RegistersAhead, loads_of_its_own
+from wavespec.schedule.registers_ahead import RegistersAhead, loads_of_its_own, steps_ahead
 from wavespec.schedule.software_pipeline import SoftwarePipeline
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -113,14 +113,14 @@ class PipelineLoops(Pass):
 
 def _loaded_ahead(kernel: Kernel, machine: Machine, fresh: Callable[[str], str]) -> Kernel:
     """The kernel in which steps load what later ones take, where nothing is staged."""
-    symbols = list[Expr]()
+    symbols, limit = list[Expr](), machine.registers_of(kernel.threads)
 
     def change(op: Op) -> tuple[Op, ...]:
         loads = loads_of_its_own(kernel, op) if _loads_ahead(kernel, op) else ()
-        if not loads:
+        steps = steps_ahead(op, loads, kernel.distribution.schedule_of(op.node).stages, limit) if loads else 0
+        if not steps:
             return (op,)
-        widest, steps = 8 * machine.globals.access_bytes, kernel.distribution.schedule_of(op.node).stages - 1
-        at = kernel.symbol(op["induction"])
+        at, widest = kernel.symbol(op["induction"]), 8 * machine.globals.access_bytes
         ahead = RegistersAhead(op, at, loads, fresh, distance=steps, widest_bits=widest)
         ops = ahead.ops()
         symbols.extend(ahead.symbols)

@@ -11,13 +11,14 @@ from wavespec.ir.kernel import Kernel, Op, Region, Value
 from wavespec.ir.nodes import replace
 from wavespec.ir.rewriting import substituted
 from wavespec.ir.thread_ops import DOT, LET, LOAD, MMA, MMA_ASYNC
+from wavespec.schedule.prefetch import words
 
 
 def loads_of_its_own(kernel: Kernel, loop: Op) -> tuple[Op, ...]:
     """Loads of a step, of inputs, at places that follow from the step.
 
     Beside products, those that no other workgroup makes, whose places follow from the number of the workgroup as well.
-    What all of them load waits in a cache, and need not be loaded ahead; nor need what other loops of such a kernel take.
+    What all of them load waits in a cache, and need not be loaded ahead; nor need what other loops of the kernel take.
     """
     inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
     at, made = loop["induction"], {name for op in loop.body.ops if op.get("symbol") for name in [op["symbol"]]}
@@ -34,6 +35,19 @@ def loads_of_its_own(kernel: Kernel, loop: Op) -> tuple[Op, ...]:
     return tuple(op for op in loop.body.ops if op.is_(LOAD) and not op.operands and is_own(op))
 
 
+def steps_ahead(loop: Op, loads: Sequence[Op], stages: int, limit: int | None) -> int:
+    """How many steps later those are that loads are for.
+
+    Beside products, whose registers others would take, one.  Else so many that each of ``stages`` has a step, as far as
+    half of the registers of a lane, ``limit``, hold what waits.
+    """
+    if any(op.is_(MMA) for op in loop.body.ops):
+        return 1
+    of_step = max(1, sum(words(op.result) for op in loads))
+    room = limit // 2 - sum(map(words, loop.operands)) if limit else stages * of_step
+    return min(stages - 1, max(0, room) // of_step)
+
+
 class RegistersAhead:
     """The loop, of which some loads work for a later step.
 
@@ -42,7 +56,7 @@ class RegistersAhead:
 
     Args:
         at: what counts the steps.
-        distance: how many steps later; beside products, whose registers they would take, the next one.
+        distance: how many steps later.
         widest_bits: of an access.
     """
 
@@ -56,9 +70,9 @@ class RegistersAhead:
         distance: int = 1,
         widest_bits: int,
     ) -> None:
-        self.loop, self.at, self.loads, self.fresh, self.widest_bits = loop, at, loads, fresh, widest_bits
+        self.loop, self.at, self.loads, self.fresh = loop, at, loads, fresh
+        self.distance, self.widest_bits = distance, widest_bits
         self.has_products = any(op.is_(MMA) for op in loop.body.ops)
-        self.distance = 1 if self.has_products else distance
         self.symbols: list[Expr] = []
 
     def ops(self) -> tuple[Op, ...]:
