@@ -72,6 +72,7 @@ class KernelsOfParts:
         self.places = {op.indices: op for op in self.largest.values() if op.indices is not None}
         self.found = free_name(spec, f"{dim}_found")
         self.walked = found_by_walking(loop)
+        self.walks = bool(self.walked) or any(every(Write, loop.body))
         self.behind = {word for op in spec.graph[spec.graph.index(loop) + 1 :] for word in words_of(op)}
 
     @property
@@ -120,7 +121,8 @@ class KernelsOfParts:
         added: list[AnyConstraint] = [Tiling(dim=along, tile=_number(tile))]
         if not self.largest and not any(isinstance(one, Wave) for one in found) and not size % _WAVES:
             added.append(Wave(dim=along, tile=_number(size // _WAVES)))
-        return self._behind(before, self._with_loop([loop]), [*found, *added], dims)
+        schedule = {"stages": 1} if self.walks else {}  # all parts are one step
+        return self._behind(before, self._with_loop([loop]), [*found, *added], dims, **schedule)
 
     def walking(self, before: KernelSpec) -> KernelSpec:
         """The kernel that walks over one part in each workgroup, from what all parts before it have."""
@@ -150,14 +152,15 @@ class KernelsOfParts:
         found, earlier, nothing, none, front = (
             free_name(self.spec, f"{name}_{what}") for what in ("of_each", "earlier", "nothing", "of_none", "in_front")
         )
+        dims, shape = tensor.shape[:-1], (*tensor.shape[:-1], other)  # parts lie side by side: each workgroup reads a row
         is_long = self.reductions[name].word == "sum" and tensor.dtype == "f32"
         dtype = _LONG if is_long else tensor.dtype
         each, first = (f"{dtype}({one})" if is_long else one for one in (found, self.loop.carry[name]))
         text = _JOINED[self.reductions[name].word].format(first, front)
         return [
-            Read(name=found, tensor=made, dims=(other, *tensor.shape[1:]), at={self.part: parse_index(other)}),
+            Read(name=found, tensor=made, dims=shape, at={self.part: parse_index(other)}),
             self._nothing(nothing, name, (), dtype),
-            self._nothing(none, name, tensor.shape, dtype),
+            self._nothing(none, name, (self.part, *dims), dtype),
             Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {each}, {nothing})"),
             _changed(self.reductions[name], name=front, value=earlier, dim=other, init=none),
             Formula(name=start, text=f"{tensor.dtype}({text})" if is_long else text),
@@ -180,8 +183,9 @@ class KernelsOfParts:
         graph: tuple[AnyOp, ...],
         tiles: Sequence[AnyConstraint],
         dims: dict[str, Dim],
+        **schedule: object,
     ) -> KernelSpec:
-        """The kernel that reads what those before it made."""
+        """The kernel that reads what those before it made; ``schedule``: what is other than that of the case."""
         assert self.spec.schedule is not None
         used = {op.tensor for op in every(Read, graph)} | {op.to for op in every(Write, graph)}
         made = {name: one for kernel in before for name, one in _as_inputs(kernel).items() if name in used}
@@ -191,7 +195,7 @@ class KernelsOfParts:
             "graph": graph,
             "tensors": {**made, **with_sizes(self.spec.dims, {**made, **kept}, self.spec.tensors), **kept},
             "constraints": tuple(tiles),
-            "schedule": self.spec.schedule.model_copy(update={"parts": {}}),
+            "schedule": self.spec.schedule.model_copy(update={"parts": {}, **schedule}),
         }
         return self.spec.model_copy(update=update)
 
@@ -226,7 +230,7 @@ class KernelsOfParts:
     def _made(self, name: str) -> tuple[str, Tensor]:
         """The tensor that holds what is carried behind each part; the largest elements of all parts side by side."""
         kind, op = self._kind(name), self.largest.get(name) or self.places.get(name)
-        shape = (self.part, *kind.dims)
+        shape = (*kind.dims, self.part) if self.walks else (self.part, *kind.dims)
         if op is not None:
             shape = tuple(self.found if dim == op.k else dim for dim in kind.dims)
         return free_name(self.spec, f"{name}_of_parts"), Tensor(shape=shape, dtype=kind.dtype, role="output")
@@ -235,7 +239,8 @@ class KernelsOfParts:
         """What writes it; places of a part as those of the dim, nowhere what lies behind that."""
         result, made, op = f"{self.loop.name}.{name}", self._made(name)[0], self.places.get(name)
         if name in self.reductions:
-            return [Write(value=result, to=made)]
+            dims = (*self._kind(name).dims, self.part) if self.walks else ()
+            return [Write(value=result, to=made, at={dim: parse_index(dim) for dim in dims})]
         if op is None:
             op = self.largest[name]
             return [Write(value=result, to=made, at=self._side_by_side(op))]

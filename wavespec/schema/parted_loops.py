@@ -71,7 +71,7 @@ def parted(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec, ...
     kernels = KernelsOfParts(spec, dim, count, loop, by_bounds=one_lane)
     before = kernels.reducing()
     before.was_written_at({(): Position(span)} if span else {})
-    if not kernels.walked and not any(every(Write, loop.body)):
+    if not kernels.walks:
         return before, kernels.joining(before)
     walking = kernels.walking(before)
     if not kernels.are_joined:
