@@ -95,7 +95,8 @@ class RegistersAhead:
         )
         ends = tuple(Value(self.fresh(value.name), value.type) for value in carried)
         operands = (*loop.operands, *(op.result for op in first))
-        return (*first, replace(loop, operands=operands, results=(*loop.results, *ends), region=region))
+        ahead_loop = replace(loop, operands=operands, results=(*loop.results, *ends), region=region)
+        return (*first, ahead_loop.with_(unroll=self.distance) if self.distance > 1 else ahead_loop)
 
     def _named(self, value: Expr) -> Expr:
         name, low, high, divisor = self.at.args

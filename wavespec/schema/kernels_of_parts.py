@@ -152,7 +152,10 @@ class KernelsOfParts:
         found, earlier, nothing, none, front = (
             free_name(self.spec, f"{name}_{what}") for what in ("of_each", "earlier", "nothing", "of_none", "in_front")
         )
-        dims, shape = tensor.shape[:-1], (*tensor.shape[:-1], other)  # parts lie side by side: each workgroup reads a row
+        dims, shape = (
+            tensor.shape[:-1],
+            (*tensor.shape[:-1], other),
+        )  # parts lie side by side: each workgroup reads a row
         is_long = self.reductions[name].word == "sum" and tensor.dtype == "f32"
         dtype = _LONG if is_long else tensor.dtype
         each, first = (f"{dtype}({one})" if is_long else one for one in (found, self.loop.carry[name]))
