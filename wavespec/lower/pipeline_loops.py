@@ -10,7 +10,7 @@ from wavespec.diagnostics import WavespecError, raise_all
 from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.rewriting import without_unused
-from wavespec.ir.thread_ops import FOR, LANES_FILL, LET, MMA, PURE
+from wavespec.ir.thread_ops import DOT, FOR, LANES_FILL, LET, MMA, MMA_ASYNC, PURE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.check_shared import SharedMemoryExceeded
 from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes
@@ -269,6 +269,8 @@ def _check_possible(kernel: Kernel, machine: Machine) -> None:
     names = {memory.name for memory in staged if memory.staged}
     if any(_loads_ahead(kernel, op) and loads_of_its_own(kernel, op) for op in kernel.walk() if op.is_(FOR)):
         return
+    if where is None and not any(op.is_(MMA, MMA_ASYNC, DOT) for op in kernel.walk()):
+        return  # a plan asked for it, of steps that take nothing which could be loaded before
     if not staged:
         raise StagesNotPossible(where, stages, "no tensor is staged", "Mark the operands with 'space: shared'.")
     ways = {op.name for op in kernel.walk() if op.is_(LANES_FILL) and op["memory"] in names}
