@@ -121,14 +121,14 @@ def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:
     made = {op.name: op for op in loop.body if isinstance(op, Reduce)}
     largest = [op for op in loop.body if isinstance(op, Topk)]
     yield from _of_largest(spec, loop, largest, needed_for(loop, loop.carry))
-    walked = found_by_walking(loop)
-    for name in loop.carry.keys() - {name for op in largest for name in (op.name, op.indices)}:
+    walked, places = found_by_walking(loop), {name for op in largest for name in (op.name, op.indices)}
+    for name in loop.carry:
+        if name in places:
+            continue
+        # What the walk finds of a part is not all that there is: nothing else of the step may take it.
         op, needed = made.get(name), loop.body if name in walked else needed_for(loop, [name])
         uses = sum(words_of(one).count(name) for one in needed)
-        words = {word for one in needed_for(loop, [name]) for word in words_of(one)}
-        if name in walked and words & {*walked} - {name}:
-            yield f"{quote(name)} takes what is not known before parts are joined", _LEAVE_OUT
-        elif op is None or op.init != name or uses != 1 or op.along != (loop.dim,) or len(op.values) != 1:
+        if op is None or op.init != name or uses != 1 or op.along != (loop.dim,) or len(op.values) != 1:
             yield f"{quote(name)} is not only what a reduction has so far", _LEAVE_OUT
         elif op.word not in IDENTITIES:
             yield f"parts of {quote(op.word)} cannot be joined by it", "Use 'sum', 'prod', 'max' or 'min'."
