@@ -400,7 +400,11 @@ def _joined(kernels: Sequence[KernelArtifact], every: KernelArtifact) -> KernelA
         return last
     known = {dim.name for dim in last.dims}
     dims = (*last.dims, *(dim for dim in every.dims if dim.name not in known))
-    steps = (*before, replace(last, tensors=(*last.inputs, *every.outputs)))
+    # An output of the call is one of all sizes to the step that writes it, too.
+    outputs = {tensor.name: tensor for tensor in every.outputs}
+    steps = tuple(
+        replace(one, tensors=tuple(outputs.get(t.name, t) if t.output else t for t in one.tensors)) for one in kernels
+    )
     return replace(last, tensors=every.tensors, dims=dims, binaries=(), tensor_maps=(), steps=steps)
 
 

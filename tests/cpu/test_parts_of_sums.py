@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from tests.schema.test_parted_loops import spec_of
+from tests.sim.test_parts_of_scans import spec_of as nucleus
 from wavespec.pipeline import best_variant, build
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.cases import case_for_sizes, cases_for_target
+from wavespec.sim.reference import reference
 
 ROWS = """\
 apiVersion: wavespec/v1
@@ -61,3 +63,12 @@ def test_many_rows_and_short_ones_have_no_parts() -> None:
     cases = cases_for_target(rows("sum"), "cpu")
     for sizes, parts in (((1, 10**6), True), ((4, 10**6), True), ((5, 10**6), False), ((1, 10**5), False)):
         assert bool(case_for_sizes(cases, dict(zip("MN", sizes, strict=True))).before) == parts, sizes
+
+
+@pytest.mark.parametrize("columns", [1, 64, 257, 1000])
+def test_steps_write_the_results_that_they_find(columns: int) -> None:
+    """The walk over parts writes one, the kernel behind it the others."""
+    spec, x = nucleus("cpu"), torch.randint(-3, 5, (3, columns)).float()
+    found = Kernel(build(spec, "cpu", only=best_variant("cpu")))(x)
+    for one, right in zip(found, reference(spec, x), strict=True):
+        torch.testing.assert_close(one.double(), right.double(), atol=0, rtol=0)

@@ -391,3 +391,9 @@ def test_digits_of_columns_are_shared_by_rows_that_have_digits_too(
     rows, columns = sizes
     case = on("cpu", load(path), {"A": 64, "B": 64, "P": rows, "Q": columns, "M": 64 * rows, "N": 64 * columns})
     assert (tile(case, "M", "WAVE"), tile(case, "N", "WAVE")) == wave
+
+
+def test_recurrences_of_few_results_load_steps_ahead() -> None:
+    cases = cases_for_target(load(SPECS / "selective_scan.wave.yaml"), "sm_90")
+    few, many = (case_for_sizes(cases, {"B": b, "D": 4096, "T": 9, "N": 16}).spec.schedule for b in (4, 256))
+    assert few is not None and few.stages == 5 and many is None

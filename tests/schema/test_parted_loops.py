@@ -7,10 +7,11 @@ import pytest
 from tests.kernels import SPECS
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, load, loads
-from wavespec.schema.cases import TargetCase, cases_for_target
+from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
 from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
+MODELS = SPECS.parent / "benchmarks" / "specs" / "models"
 SUMS = """apiVersion: wavespec/v1
 kind: Kernel
 name: sums
@@ -126,10 +127,26 @@ def test_a_loop_that_writes_walks_over_each_part_from_what_those_before_have() -
     before, kernel = case.kernels
     assert "cumsum:" not in dump_yaml(before) and list(before.tensors) == ["x", "before_of_parts"]
     text = dump_yaml(kernel)
-    assert "- before_earlier: where(index(N_part_before) < index(N_part), before_of_each, before_nothing)\n" in text
-    assert "- before_at_first: none + before_in_front\n" in text
+    assert (
+        "- before_earlier: where(index(N_part_before) < index(N_part), f64(before_of_each), before_nothing)\n" in text
+    )
+    assert "- before_at_first: f32(f64(none) + before_in_front)\n" in text
     assert "- running: {cumsum: wide, dim: N_in_part, init: before}\n" in text
     assert "{write: result, to: y, at: {N: N_part * size(N_in_part) + N_in_part}}" in text
+
+
+def test_what_follows_from_what_else_is_carried_is_found_by_the_walk_and_joined_behind_it() -> None:
+    cases = cases_for_target(load(MODELS / "top_p_mask.wave.yaml"), "sm_90")
+    before, walking, joining = case_for_sizes(cases, {"M": 1, "N": 151936}).kernels
+    made = [[name for name, one in kernel.tensors.items() if one.role == "output"] for kernel in (before, walking)]
+    assert made == [["before_of_parts"], ["y", "count_of_parts"]]
+    text = dump_yaml(walking)
+    assert "carry: {before: before_at_first, count: count_of_none}" in text
+    assert "- count: {sum: count_within, dim: N_in_part, init: count}\n" in text, "nothing behind the dim is counted"
+    assert list(joining.tensors) == ["count_of_parts", "p", "kept"]
+    assert "carry: {count: nobody}" in dump_yaml(joining)
+    for kernel in (before, walking, joining):
+        assert loads_plain(dump_yaml(kernel)) == kernel
 
 
 LARGEST = """apiVersion: wavespec/v1
@@ -206,6 +223,7 @@ REFUSED = {
     "a mean": ("{N: 32}", (("{sum: part", "{mean: part"),), "parts of 'mean' cannot be joined"),
     "a place": ("{N: 32}", (("{read: x}", "{read: x}\n        - n: f32(index(N))\n        - more: part + n"), ("sum: part", "sum: more")), "its elements ask for their place"),
     "more than a reduction": ("{N: 32}", (("{read: x}", "{read: x}\n        - more: part * total"), ("sum: part", "sum: more")), "'total' is not only what a reduction has so far"),
+    "two that follow from a third": ("{N: 32}", (("carry: {total: none}", "carry: {total: none, a: none, b: none}"), ("        - total: {sum", "        - more: part + total\n        - a: {sum: more, dim: N, init: a}\n        - twice: part + a\n        - b: {sum: twice, dim: N, init: b}\n        - total: {sum")), "'a' is not only what a reduction has so far"),
     "split": ("{N: 32}, workgroups: {split: 8}", (), "the schedule has 'materialize' or 'split' as well"),
 }  # fmt: skip
 

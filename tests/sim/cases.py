@@ -43,4 +43,5 @@ def run_case(
     read = {name: array for name, array in arrays.items() if name in case.spec.tensors}
     report = simulate(kernels[-1], machine, read, own, scalars=scalars)
     assert report.ok, f"{dict(sizes)}:\n{report.render()}"
-    return [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]
+    arrays = {**arrays, **report.tensors}  # a kernel before may write an output of the call
+    return [elements_to_tensor(arrays[name], tensors[name].dtype) for name in subject.written]

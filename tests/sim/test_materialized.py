@@ -56,7 +56,14 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
     # Parts: the last of those that have elements is not whole
     "sum_dim": ({"A": 1, "N": 65600, "B": 3}, {"A": 1, "N": 32800, "B": 8}, {"A": 1, "N": 32800, "B": 5}),
     "cross_entropy_mean": ({"M": 131108}, {"M": 131109}),
-    "cumsum": ({"M": 1, "N": 65544}, {"M": 1, "N": 65541}),
+    "cumsum": (
+        {"M": 1, "N": 65544},
+        {"M": 9, "N": 65544},
+        {"M": 2, "N": 16392},
+        {"M": 1, "N": 65541},
+        {"M": 9, "N": 65541},
+        {"M": 2, "N": 16391},
+    ),
     "topk": (
         {"M": 1, "N": 65544},
         {"M": 2, "N": 16392},

@@ -90,9 +90,8 @@ class Simulator:
         written.sort(key=lambda name: tensors[name].role == "output")
         # A kernel that lays an output out has dims that stay side by side as one.
         shapes = {name: [sizes[dim] for dim in tensors[name].shape] for name in written}
-        results = tuple(
-            elements_to_tensor(report.tensors[name], tensors[name].dtype).reshape(shapes[name]) for name in written
-        )
+        arrays = {**arrays, **report.tensors}
+        results = tuple(elements_to_tensor(arrays[name], tensors[name].dtype).reshape(shapes[name]) for name in written)
         found = [one for of in (*reports, report) for one in (*of.findings, *of.slow_accesses)]
         return results, [one.diagnostic() for one in found]
 

@@ -126,8 +126,14 @@ class Loops(Emitter):
             carried = ", ".join(f"{name} = {start}" for name, start in zip(arguments, first, strict=True))
             head = f"{result}:{len(types)} = {head} iter_args({carried}) -> ({', '.join(types)})"
         text.blocks[-1] += [f"{head}  : i{bits} {{", *lines]
-        text.do(f"}}{self.attribute}")
+        text.do(f"}}{self._annotation(op)}")
         self._define(op.results, [f"{result}#{number}" for number in range(len(types))], sizes)
+
+    def _annotation(self, op: Op) -> str:
+        """Of a loop that counts; steps whose loads are for later ones are written out, so that no value moves."""
+        if self.attribute and op["unroll"] > 1:
+            return f" {{llvm.loop_annotation = #llvm.loop_annotation<unroll = <count = {op['unroll']} : i32>>}}"
+        return self.attribute
 
     def _hidden(self, counter: str, bits: int) -> str:
         """The same number, of which the compiler does not know that it is 0 in a loop of one step, so that it computes

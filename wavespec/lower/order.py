@@ -9,6 +9,7 @@ from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
 from wavespec.lower.carry_ranks import CarryRanks
+from wavespec.lower.carry_running_sums import CarryRunningSums
 from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.choose_waves import ChooseWaves
 from wavespec.lower.collect_sums import CollectSums
@@ -93,6 +94,7 @@ from wavespec.lower.write_behind import WriteBehind
 
 PASSES: tuple[Pass, ...] = (
     WidenSums(),
+    CarryRunningSums(),
     ScaleProducts(),
     ScaleOperands(),
     SplitOperands(),

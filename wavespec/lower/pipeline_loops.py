@@ -10,7 +10,7 @@ from wavespec.diagnostics import WavespecError, raise_all
 from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.rewriting import without_unused
-from wavespec.ir.thread_ops import FOR, LANES_FILL, LET, MMA, PURE
+from wavespec.ir.thread_ops import DOT, FOR, LANES_FILL, LET, MMA, MMA_ASYNC, PURE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.check_shared import SharedMemoryExceeded
 from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes
@@ -30,7 +30,7 @@ from wavespec.schedule.loop_plan import LoopPlan
 from wavespec.schedule.modulo_plan import modulo_plan
 from wavespec.schedule.ping_pong import ping_pong_plan
 from wavespec.schedule.prefetch import prefetch_plan, program_plan, words
-from wavespec.schedule.registers_ahead import RegistersAhead, loads_of_its_own
+from wavespec.schedule.registers_ahead import RegistersAhead, loads_of_its_own, steps_ahead
 from wavespec.schedule.software_pipeline import SoftwarePipeline
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -112,15 +112,16 @@ class PipelineLoops(Pass):
 
 
 def _loaded_ahead(kernel: Kernel, machine: Machine, fresh: Callable[[str], str]) -> Kernel:
-    """The kernel in which steps load what the next ones multiply, where nothing is staged."""
-    symbols = list[Expr]()
+    """The kernel in which steps load what later ones take, where nothing is staged."""
+    symbols, limit = list[Expr](), machine.registers_of(kernel.threads)
 
     def change(op: Op) -> tuple[Op, ...]:
         loads = loads_of_its_own(kernel, op) if _loads_ahead(kernel, op) else ()
-        if not loads:
+        steps = steps_ahead(op, loads, kernel.distribution.schedule_of(op.node).stages, limit) if loads else 0
+        if not steps:
             return (op,)
-        widest = 8 * machine.globals.access_bytes
-        ahead = RegistersAhead(op, kernel.symbol(op["induction"]), loads, fresh, widest_bits=widest)
+        at, widest = kernel.symbol(op["induction"]), 8 * machine.globals.access_bytes
+        ahead = RegistersAhead(op, at, loads, fresh, distance=steps, widest_bits=widest)
         ops = ahead.ops()
         symbols.extend(ahead.symbols)
         _check_registers(kernel, ops, op.node, machine)
@@ -268,6 +269,8 @@ def _check_possible(kernel: Kernel, machine: Machine) -> None:
     names = {memory.name for memory in staged if memory.staged}
     if any(_loads_ahead(kernel, op) and loads_of_its_own(kernel, op) for op in kernel.walk() if op.is_(FOR)):
         return
+    if where is None and not any(op.is_(MMA, MMA_ASYNC, DOT) for op in kernel.walk()):
+        return  # a plan asked for it, of steps that take nothing which could be loaded before
     if not staged:
         raise StagesNotPossible(where, stages, "no tensor is staged", "Mark the operands with 'space: shared'.")
     ways = {op.name for op in kernel.walk() if op.is_(LANES_FILL) and op["memory"] in names}

@@ -287,7 +287,7 @@ class KernelArtifact:
             (not any(case.kernel.cases for case in self.cases), "a case has cases"),
             (not any(step.cases or step.steps for step in self.steps), "a step is no kernel by itself"),
             (not (self.steps and self.binaries), "a kernel of several steps has code of its own"),
-            (self._steps_follow(), "a step reads what none before it wrote, or the last one writes something else"),
+            (self._steps_follow(), "a step reads what none before it wrote, or none writes an output"),
         )
         for holds, problem in checks:
             if not holds:
@@ -366,7 +366,8 @@ class KernelArtifact:
             if not known.issuperset(tensor.name for tensor in step.inputs):
                 return False
             known |= {tensor.name for tensor in step.outputs}
-        return not self.steps or self.steps[-1].outputs == self.outputs
+        written = [tensor for step in self.steps for tensor in step.outputs]
+        return not self.steps or all(tensor in written for tensor in self.outputs)
 
     @property
     def members(self) -> tuple[KernelArtifact, ...]:

@@ -1,14 +1,15 @@
-"""A loop and how many parts its dim has go in; the kernel that reduces each part, and the two that may come behind it,
-come out.
+"""A loop and how many parts its dim has go in; the kernel that reduces each part, the one that walks over each, and the
+one that joins what they have found, come out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import AnyConstraint, Tiling, Wave, Workgroup
+from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.index_parser import parse_index
@@ -21,20 +22,31 @@ IDENTITIES = {"sum": (0, 0), "prod": (1, 1), "max": (-float("inf"), -1), "min": 
 """What changes nothing, by the reduction: of floating point; of integers the number, or that end of their range."""
 _JOINED = {"sum": "{} + {}", "prod": "{} * {}", "max": "maximum({}, {})", "min": "minimum({}, {})"}
 _ENDS = ("max", "min")
+_LONG: DType = "f64"
+"""What sums of f32 in front of a part are made in, of which it rounds once."""
 _NOWHERE = 2**31 - 1
 """Behind every place."""
 _WAVES, _CANDIDATES = 8, 512
 """Waves of a workgroup that joins parts, and how many elements of theirs it looks for the largest in at once."""
 
 
-def needed_for_carry(loop: Iterate) -> tuple[AnyOp, ...]:
-    """The statements of a body that make what the next step gets."""
-    needed, kept = set(loop.carry), list[AnyOp]()
+def needed_for(loop: Iterate, names: Iterable[str]) -> tuple[AnyOp, ...]:
+    """The statements of a body that make what the next step gets by these names."""
+    needed, kept = set(names), list[AnyOp]()
     for op in reversed(loop.body):
-        if getattr(op, "name", "") in needed:
+        if _name(op) in needed:
             kept.insert(0, op)
             needed.update(words_of(op))
     return tuple(kept)
+
+
+def found_by_walking(loop: Iterate) -> tuple[str, ...]:
+    """Of what a loop carries, what is made of other values that it carries: parts have it when these are known."""
+    if any(every(Topk, loop.body)):
+        return ()
+    others = {name: loop.carry.keys() - {name} for name in loop.carry}
+    used = {name: {word for op in needed_for(loop, [name]) for word in words_of(op)} for name in loop.carry}
+    return tuple(name for name in loop.carry if used[name] & others[name])
 
 
 def free_axis(constraints: Sequence[AnyConstraint]) -> int:
@@ -59,12 +71,20 @@ class KernelsOfParts:
         self.largest = {op.name: op for op in loop.body if isinstance(op, Topk)}
         self.places = {op.indices: op for op in self.largest.values() if op.indices is not None}
         self.found = free_name(spec, f"{dim}_found")
+        self.walked = found_by_walking(loop)
+        self.walks = bool(self.walked) or any(every(Write, loop.body))
+        self.behind = {word for op in spec.graph[spec.graph.index(loop) + 1 :] for word in words_of(op)}
+
+    @property
+    def are_joined(self) -> bool:
+        """Whether something behind the loop uses what it carries, for which a kernel has to join parts."""
+        return self.loop.name in self.behind
 
     def reducing(self) -> KernelSpec:
-        """The kernel that finds, in each workgroup, what the loop carries behind one part."""
-        starts = {name: free_name(self.spec, f"{name}_of_none") for name in self.loop.carry}
+        """The kernel that finds, in each workgroup, what the loop carries behind one part, of what it may know."""
+        starts = self._starts_of_parts(name for name in self.loop.carry if name not in self.walked)
         registers = [self._nothing(start, name, (self.part, *self._kind(name).dims)) for name, start in starts.items()]
-        needed = needed_for_carry(self.loop)
+        needed = needed_for(self.loop, starts)
         if self.by_bounds:
             body = tuple(map(self._in_steps, needed))
             update: dict[str, Any] = {"carry": starts, "body": body, "start": self._start(0), "end": self._start(1)}
@@ -80,18 +100,20 @@ class KernelsOfParts:
         kernel = plain_kernel(self.spec, self.loop.name, tensors, graph, self._tiles_of_parts(), self._dims())
         return kernel.model_copy(update={"params": self.spec.params})
 
-    def joining(self, before: KernelSpec) -> KernelSpec:
+    def joining(self, *before: KernelSpec) -> KernelSpec:
         """The kernel with a loop over the parts in place of that over the dim."""
         along = self.found if self.largest else self.part
-        body, read = list[AnyOp](), dict[str, str]()
-        for name in self.loop.carry:
+        body, read, carry = list[AnyOp](), dict[str, str](), dict(self.loop.carry)
+        if len(before) > 1:  # what the walk alone needed is none of its business
+            carry = {name: first for name, first in carry.items() if name in self.behind}
+        for name in carry:
             read[name] = free_name(self.spec, f"{name}_of_one")
             body.append(Read(name=read[name], tensor=self._made(name)[0]))
             if name in self.reductions:
                 body.append(_changed(self.reductions[name], value=read[name], dim=along))
         for name, op in self.largest.items():
             body.append(_changed(op, value=read[name], dim=along, places=read[op.indices or ""]))
-        loop = self.loop.model_copy(update={"dim": along, "body": tuple(body)})
+        loop = self.loop.model_copy(update={"dim": along, "carry": carry, "body": tuple(body)})
         dims = {one: dim for one, dim in self._dims().items() if one == along}
         size = dims[along].value or 1
         found: list[AnyConstraint] = [one for one in self.spec.constraints if getattr(one, "dim", "") != self.dim]
@@ -99,46 +121,84 @@ class KernelsOfParts:
         added: list[AnyConstraint] = [Tiling(dim=along, tile=_number(tile))]
         if not self.largest and not any(isinstance(one, Wave) for one in found) and not size % _WAVES:
             added.append(Wave(dim=along, tile=_number(size // _WAVES)))
-        return self._behind(before, self._with_loop([loop]), [*found, *added], dims)
+        schedule = {"stages": 1} if self.walks else {}  # all parts are one step
+        return self._behind(before, self._with_loop([loop]), [*found, *added], dims, **schedule)
 
     def walking(self, before: KernelSpec) -> KernelSpec:
         """The kernel that walks over one part in each workgroup, from what all parts before it have."""
-        other, starts = free_name(self.spec, f"{self.dim}_part_before"), dict[str, str]()
-        ops: list[AnyOp] = []
-        for name, first in self.loop.carry.items():
-            made, tensor = self._made(name)
-            found, earlier, nothing, none, front, starts[name] = (
-                free_name(self.spec, f"{name}_{what}")
-                for what in ("of_each", "earlier", "nothing", "of_none", "in_front", "at_first")
-            )
-            ops += [
-                Read(name=found, tensor=made, dims=(other, *tensor.shape[1:]), at={self.part: parse_index(other)}),
-                self._nothing(nothing, name, ()),
-                self._nothing(none, name, tensor.shape),
-                Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {found}, {nothing})"),
-                _changed(self.reductions[name], name=front, value=earlier, dim=other, init=none),
-                Formula(name=starts[name], text=_JOINED[self.reductions[name].word].format(first, front)),
-            ]
-        body = tuple(one for op in self.loop.body for one in self._in_part(op, masked=False))
-        loop = self.loop.model_copy(update={"dim": self.inside, "carry": starts, "body": body})
+        other = free_name(self.spec, f"{self.dim}_part_before")
+        starts, ops = self._starts_of_parts(self.walked), list[AnyOp]()
+        ops += [self._nothing(start, name, (self.part, *self._kind(name).dims)) for name, start in starts.items()]
+        for name in self.loop.carry:
+            if name not in self.walked:
+                starts[name] = free_name(self.spec, f"{name}_at_first")
+                ops += self._in_front(name, starts[name], other)
+        body = tuple(one for op in self.loop.body for one in self._in_part(op, masked=_name(op) in self.walked))
+        carry = {name: starts[name] for name in self.loop.carry}
+        loop = self.loop.model_copy(update={"dim": self.inside, "carry": carry, "body": body})
         dims = {**self._dims(), other: Dim(value=self.count)}
-        return self._behind(before, self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
+        if not self.are_joined:
+            return self._behind([before], self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
+        writes = (one for name in self.walked for one in self._written(name))
+        return self._between(before, (*self._around((*ops, *body)), *ops, loop, *writes), dims)
+
+    def _starts_of_parts(self, names: Iterable[str]) -> dict[str, str]:
+        """What carried names of a part start from, where what is before it does not matter."""
+        return {name: free_name(self.spec, f"{name}_of_none") for name in names}
+
+    def _in_front(self, name: str, start: str, other: str) -> list[AnyOp]:
+        """What a carried name is in front of a part, of all parts before it, as ``start``."""
+        made, tensor = self._made(name)
+        found, earlier, nothing, none, front = (
+            free_name(self.spec, f"{name}_{what}") for what in ("of_each", "earlier", "nothing", "of_none", "in_front")
+        )
+        dims, shape = (
+            tensor.shape[:-1],
+            (*tensor.shape[:-1], other),
+        )  # parts lie side by side: each workgroup reads a row
+        is_long = self.reductions[name].word == "sum" and tensor.dtype == "f32"
+        dtype = _LONG if is_long else tensor.dtype
+        each, first = (f"{dtype}({one})" if is_long else one for one in (found, self.loop.carry[name]))
+        text = _JOINED[self.reductions[name].word].format(first, front)
+        return [
+            Read(name=found, tensor=made, dims=shape, at={self.part: parse_index(other)}),
+            self._nothing(nothing, name, (), dtype),
+            self._nothing(none, name, (self.part, *dims), dtype),
+            Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {each}, {nothing})"),
+            _changed(self.reductions[name], name=front, value=earlier, dim=other, init=none),
+            Formula(name=start, text=f"{tensor.dtype}({text})" if is_long else text),
+        ]
+
+    def _between(self, before: KernelSpec, graph: Sequence[AnyOp], dims: dict[str, Dim]) -> KernelSpec:
+        """The kernel that walks, where one behind it goes on: with the schedule of the case, and what is written."""
+        assert self.spec.schedule is not None
+        read, written = {op.tensor for op in every(Read, graph)}, {op.to for op in every(Write, graph)}
+        tensors = {name: one for name, one in _as_inputs(before).items() if name in read}
+        tensors |= {name: one for name, one in self.spec.tensors.items() if name in read | written}
+        tensors |= dict(map(self._made, self.walked))
+        kernel = plain_kernel(self.spec, f"{self.loop.name}_walked", tensors, graph, self._tiles_of_parts(), dims)
+        schedule = self.spec.schedule.model_copy(update={"parts": {}})
+        return kernel.model_copy(update={"schedule": schedule, "params": self.spec.params}).with_own_schedule(True)
 
     def _behind(
-        self, before: KernelSpec, graph: tuple[AnyOp, ...], tiles: Sequence[AnyConstraint], dims: dict[str, Dim]
+        self,
+        before: Sequence[KernelSpec],
+        graph: tuple[AnyOp, ...],
+        tiles: Sequence[AnyConstraint],
+        dims: dict[str, Dim],
+        **schedule: object,
     ) -> KernelSpec:
-        """The kernel that reads what the one before it made."""
+        """The kernel that reads what those before it made; ``schedule``: what is other than that of the case."""
         assert self.spec.schedule is not None
-        read = {op.tensor for op in every(Read, graph)}
-        outputs = {name: one for name, one in before.tensors.items() if one.role == "output"}
-        made = {name: tensor.model_copy(update={"role": "input"}) for name, tensor in outputs.items()}
-        kept = {name: one for name, one in self.spec.tensors.items() if one.role != "input" or name in read}
+        used = {op.tensor for op in every(Read, graph)} | {op.to for op in every(Write, graph)}
+        made = {name: one for kernel in before for name, one in _as_inputs(kernel).items() if name in used}
+        kept = {name: one for name, one in self.spec.tensors.items() if name in used}
         update: dict[str, Any] = {
             "dims": {**unfolded(self.spec.dims), **dims},
             "graph": graph,
             "tensors": {**made, **with_sizes(self.spec.dims, {**made, **kept}, self.spec.tensors), **kept},
             "constraints": tuple(tiles),
-            "schedule": self.spec.schedule.model_copy(update={"parts": {}}),
+            "schedule": self.spec.schedule.model_copy(update={"parts": {}, **schedule}),
         }
         return self.spec.model_copy(update=update)
 
@@ -173,7 +233,7 @@ class KernelsOfParts:
     def _made(self, name: str) -> tuple[str, Tensor]:
         """The tensor that holds what is carried behind each part; the largest elements of all parts side by side."""
         kind, op = self._kind(name), self.largest.get(name) or self.places.get(name)
-        shape = (self.part, *kind.dims)
+        shape = (*kind.dims, self.part) if self.walks else (self.part, *kind.dims)
         if op is not None:
             shape = tuple(self.found if dim == op.k else dim for dim in kind.dims)
         return free_name(self.spec, f"{name}_of_parts"), Tensor(shape=shape, dtype=kind.dtype, role="output")
@@ -182,7 +242,8 @@ class KernelsOfParts:
         """What writes it; places of a part as those of the dim, nowhere what lies behind that."""
         result, made, op = f"{self.loop.name}.{name}", self._made(name)[0], self.places.get(name)
         if name in self.reductions:
-            return [Write(value=result, to=made)]
+            dims = (*self._kind(name).dims, self.part) if self.walks else ()
+            return [Write(value=result, to=made, at={dim: parse_index(dim) for dim in dims})]
         if op is None:
             op = self.largest[name]
             return [Write(value=result, to=made, at=self._side_by_side(op))]
@@ -199,9 +260,9 @@ class KernelsOfParts:
         """The place of what is found in a part, among what is found in all of them."""
         return {self.found: parse_index(f"{self.part} * size({op.k}) + {op.k}")}
 
-    def _nothing(self, name: str, of: str, shape: tuple[str, ...]) -> Register:
+    def _nothing(self, name: str, of: str, shape: tuple[str, ...], dtype: DType | None = None) -> Register:
         """What the reduction of a carried name starts from."""
-        dtype = self._kind(of).dtype
+        dtype = dtype or self._kind(of).dtype
         if of in self.places:
             return Register(name=name, shape=shape, dtype=dtype, value=_NOWHERE)
         ends = {name: "max" if op.largest else "min" for name, op in self.largest.items()}
@@ -219,7 +280,7 @@ class KernelsOfParts:
         """What stands in front of the loop and is used in it."""
         needed, kept = {word for op in body for word in words_of(op)}, list[AnyOp]()
         for op in reversed(self.spec.graph[: self.spec.graph.index(self.loop)]):
-            if getattr(op, "name", "") in needed:
+            if _name(op) in needed:
                 kept.insert(0, op)
                 needed.update(words_of(op))
         return kept
@@ -258,6 +319,17 @@ class KernelsOfParts:
             if isinstance(one, Tiling | Wave | Workgroup)
         ]
         return [*found, Workgroup(dim=self.part, tile=_number(1), axis=free_axis(self.spec.constraints))]
+
+
+def _name(op: AnyOp) -> str:
+    """Of the value that it defines; of no value without one."""
+    return getattr(op, "name", "")
+
+
+def _as_inputs(kernel: KernelSpec) -> dict[str, Tensor]:
+    """What a kernel writes, as one behind it reads it."""
+    written = {name: one for name, one in kernel.tensors.items() if one.role == "output"}
+    return {name: tensor.model_copy(update={"role": "input"}) for name, tensor in written.items()}
 
 
 def _changed(part: Any, **update: object) -> Any:

@@ -1,5 +1,5 @@
-"""The plain spec of a case goes in; the kernel that reduces parts of a dim, each by workgroups of its own, and the one
-that goes on from what they have found, come out: plain specs like any other.
+"""The plain spec of a case goes in; the kernel that reduces parts of a dim, each by workgroups of its own, and those
+that go on from what they have found, come out: plain specs like any other.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.kernels_of_parts import IDENTITIES, KernelsOfParts, free_axis, needed_for_carry
+from wavespec.schema.kernels_of_parts import IDENTITIES, KernelsOfParts, found_by_walking, free_axis, needed_for
 from wavespec.schema.language.base import Position
 from wavespec.schema.language.models import KernelSpec, Schedule
 from wavespec.schema.made_kernels import words_of
@@ -44,9 +44,11 @@ class PartsNotPossible(WavespecError, code="parts-not-possible"):
         super().__init__(where, f"{quote(dim)} has no parts: {why}.", hints=[hint], about=[dim])
 
 
-def parted(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec, KernelSpec]:
-    """The kernel that makes what a loop over the dim of `parts` finds in each part, and the one behind it: that joins
-    the parts, or, where the loop writes, walks over each from what those before it have.
+def parted(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec, ...]:
+    """The kernel that makes what a loop over the dim of `parts` finds in each part, and those behind it.
+
+    Where the loop writes, or carries what is made of something else that it carries, one walks over each part from what
+    those before it have. Where what the loop carries is used behind it, one joins what all parts have found.
 
     Args:
         one_lane: a wave is one lane, of a target whose waves take turns.
@@ -69,7 +71,13 @@ def parted(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec, Ker
     kernels = KernelsOfParts(spec, dim, count, loop, by_bounds=one_lane)
     before = kernels.reducing()
     before.was_written_at({(): Position(span)} if span else {})
-    return before, kernels.walking(before) if any(every(Write, loop.body)) else kernels.joining(before)
+    if not kernels.walks:
+        return before, kernels.joining(before)
+    walking = kernels.walking(before)
+    if not kernels.are_joined:
+        return before, walking
+    walking.was_written_at({(): Position(span)} if span else {})
+    return before, walking, kernels.joining(before, walking)
 
 
 def may_have_parts(spec: KernelSpec, dim: str) -> bool:
@@ -94,8 +102,6 @@ def _obstacles(spec: KernelSpec, schedule: Schedule, dim: str) -> Iterator[tuple
     around = [word for op in spec.graph if op is not loop for word in words_of(op)]
     if dim in around:
         yield f"what is around {quote(loop.name)} has the dim as well", _LEAVE_OUT
-    if loop.name in around and any(every(Write, loop.body)):
-        yield f"{quote(loop.name)} writes, and its results are used as well", _LEAVE_OUT
     if free_axis(spec.constraints) >= _MOST_AXES:
         yield "all axes of the grid are taken", "Let two dims share one."
     if not has_scaled_sums(spec, dim):
@@ -114,10 +120,14 @@ def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:
         yield "its elements ask for their place", _LEAVE_OUT
     made = {op.name: op for op in loop.body if isinstance(op, Reduce)}
     largest = [op for op in loop.body if isinstance(op, Topk)]
-    needed = needed_for_carry(loop)
-    yield from _of_largest(spec, loop, largest, needed)
-    for name in loop.carry.keys() - {name for op in largest for name in (op.name, op.indices)}:
-        op, uses = made.get(name), sum(words_of(one).count(name) for one in needed)
+    yield from _of_largest(spec, loop, largest, needed_for(loop, loop.carry))
+    walked, places = found_by_walking(loop), {name for op in largest for name in (op.name, op.indices)}
+    for name in loop.carry:
+        if name in places:
+            continue
+        # What the walk finds of a part is not all that there is: nothing else of the step may take it.
+        op, needed = made.get(name), loop.body if name in walked else needed_for(loop, [name])
+        uses = sum(words_of(one).count(name) for one in needed)
         if op is None or op.init != name or uses != 1 or op.along != (loop.dim,) or len(op.values) != 1:
             yield f"{quote(name)} is not only what a reduction has so far", _LEAVE_OUT
         elif op.word not in IDENTITIES:

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, Final, cast
 
 from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.kernels_of_parts import needed_for_carry
+from wavespec.schema.kernels_of_parts import needed_for
 from wavespec.schema.language.base import Position, SpecModel
 from wavespec.schema.language.constraints import AnyConstraint, Tiling, Wave, Workgroup
 from wavespec.schema.language.expression_parser import parse_expression
@@ -147,7 +147,7 @@ def _sum_of(spec: KernelSpec, name: str) -> _Sum | None:
     if op not in loop.body or not _sums_up(spec, op, loop, name) or uses != 1:
         return None
     alone = loop.model_copy(update={"carry": {name: loop.carry[name]}})
-    body = needed_for_carry(alone)
+    body = needed_for(alone, alone.carry)
     used = {word for one in body for word in words_of(one)}
     around = in_front(spec, loop, {loop.carry[name], *used})
     read = [one for one in body if isinstance(one, Read)]

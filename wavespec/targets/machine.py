@@ -257,6 +257,8 @@ class Machine:
     computed of them stays in registers; 0 = as many as the spec says."""
     long_sums: str = ""
     """Compiler choice: the type of what long sums of f32 come to, running ones and those of blocks; empty = f32."""
+    carried_sums: str = ""
+    """Compiler choice: the type in which steps of a loop carry what running sums of f32 start from; empty = f32."""
     longest_scan: int = 0
     """Compiler choice: elements of a row that a step of a loop goes through with code for each; 0 = all of its tile."""
     cards: tuple[Card, ...] = ()

@@ -9,7 +9,7 @@ from typing import Final
 from wavespec.ir.dtype import DTYPES
 from wavespec.schema.language.constraints import Hardware
 from wavespec.schema.language.models import KernelSpec
-from wavespec.schema.ops import Mma, every
+from wavespec.schema.ops import Mma, Read, Repeat, every
 from wavespec.schema.plans.roles import Roles
 
 _ALONG_ANY: Final = 16
@@ -94,6 +94,7 @@ FACTS: Final[Mapping[str, tuple[str, Of]]] = {
     "along": ("what is read lies side by side along a dim that is whole", lambda _, roles: roles.along),
     "line": ("tensors have one dim, so that rows start where they do", lambda spec, _: _are_lines(spec)),
     "counted": ("elements are combined with integers at computed places", lambda _, roles: bool(roles.counted)),
+    "recurs": ("steps of a 'repeat' read inputs at their own number", lambda spec, _: _recurs(spec)),
     # of results, and of windows over what is read
     "sides": ("how many of rows and columns there are", lambda _, roles: bool(roles.rows) + bool(roles.columns)),
     "moved": ("along how many dims of results windows move", lambda _, roles: len(roles.moved)),
@@ -129,6 +130,18 @@ def _narrowest(spec: KernelSpec) -> int:
 
 def _are_lines(spec: KernelSpec) -> bool:
     return all(len(one.shape) < 2 for one in spec.tensors.values())
+
+
+def _recurs(spec: KernelSpec) -> bool:
+    """Whether what a step reads is known steps before it."""
+    known, inputs = {*spec.dims, *spec.params}, {name for name, one in spec.tensors.items() if one.role == "input"}
+    for loop in every(Repeat, spec.graph):
+        for op in loop.body if loop.index is not None and loop.until is None else ():
+            if isinstance(op, Read) and op.tensor in inputs:
+                names = {name for place in op.at.values() for name in place.names()}
+                if loop.index in names <= known | {loop.index}:
+                    return True
+    return False
 
 
 def _are_f8(spec: KernelSpec, roles: Roles) -> bool:
