@@ -109,3 +109,48 @@ def test_weights_of_attention_are_rounded_by_it_on_their_way_to_tile_registers()
     spec = loads((Path(__file__).parents[2] / "specs" / "attention.wave.yaml").read_text(encoding="utf-8"))
     assert emit(spec, VARIANTS["x86_64_amx"]).text.count(ROUNDING) == 64, "vectors of 16 rows of 64 weights"
     assert ROUNDING not in emit(spec, VARIANTS["x86_64_v4_bf16"]).text
+
+
+EXCHANGED = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: exchanged
+dims: {M: {}, N: {}, K: {max: 64}}
+tensors:
+  x: {shape: [M, K], dtype: f32}
+  y: {shape: [M, K], dtype: f32}
+  b: {shape: [N, K], dtype: bf16, space: shared}
+  c: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 128, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {tiling: K, tile: 64}
+  - {wave: M, tile: 32}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - x_tile: {read: x}
+  - y_tile: {read: y}
+  - one: bf16(x_tile)
+  - other: bf16(y_tile)
+  - steps:
+      repeat: 3
+      carry: {acc: zero, now: one, later: other}
+      body:
+        - b_tile: {read: b}
+        - acc: {mma: [now, b_tile, acc]}
+        - before: now
+        - now: later
+        - later: before
+  - {write: steps.acc, to: c}
+"""
+"""Two operands that a loop exchanges: what is kept of each comes round to itself."""
+
+
+@pytest.mark.compiles
+def test_operands_that_a_loop_exchanges_are_multiplied_in_turn() -> None:
+    random = torch.Generator().manual_seed(0)
+    x, y, b = (torch.randint(-3, 4, (rows, 50), generator=random).float() for rows in (70, 70, 33))
+    got = compile(loads(EXCHANGED))(x, y, b.bfloat16())
+    assert isinstance(got, torch.Tensor)
+    assert torch.equal(got, (2 * x + y) @ b.T)

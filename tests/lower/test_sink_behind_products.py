@@ -51,8 +51,12 @@ def test_what_is_added_behind_the_loop_is_loaded_and_scaled_there() -> None:
 
 @pytest.mark.parametrize(
     "inside",
-    ['store %in {memory = "kept", offset = [0]}', '%used = elementwise %scaled, %scaled {function = "add"} : f32x1024'],
-    ids=["the loop writes what is loaded", "the loop uses it"],
+    [
+        'store %in {memory = "kept", offset = [0]}',
+        'accumulate %in {buffer = [0], mask = (), memory = "kept", offset = [0], onto = (), valid = [0]}',
+        '%used = elementwise %scaled, %scaled {function = "add"} : f32x1024',
+    ],
+    ids=["the loop writes what is loaded", "the loop adds to it", "the loop uses it"],
 )
 def test_what_the_loop_has_to_do_with_stays_in_front(inside: str) -> None:
     assert order(inside)[:2] == ["%zero", "%old"]

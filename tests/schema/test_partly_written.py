@@ -191,3 +191,21 @@ def test_places_of_large_paddings_are_few(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Expression, "evaluate", counted)
     assert partly_written(padded) == frozenset()
     assert 1000 < max(evaluated.values()) <= 1 << 14
+
+
+def test_sizes_that_fit_together_are_found_where_a_window_is_wide() -> None:
+    """A filter of three taps with gaps has no place in a small image, and leaves nothing of its result out in others."""
+    text = """apiVersion: wavespec/v1
+kind: Kernel
+name: window
+dims: {H: {}, OH: {min: 1, equals: H - 8}, M: {equals: OH}}
+tensors:
+  x: {shape: [H], dtype: f32}
+  y: {shape: [OH], dtype: f32, role: output}
+constraints: [{workgroup: M, tile: 16, axis: 0}]
+graph:
+  - pixels: {read: x, dims: [M], at: {H: M + 8}}
+  - {write: pixels, to: y, at: {OH: PLACE}}
+"""
+    assert not partly_written(loads(text.replace("PLACE", "M")))
+    assert partly_written(loads(text.replace("PLACE", "M - M % 2")))

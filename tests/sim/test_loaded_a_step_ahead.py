@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from tests.emit.test_hopper import NVIDIA
@@ -14,6 +15,7 @@ from wavespec.emit.thread_to_mlir import thread_to_mlir
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
+from wavespec.sim.simt import simulate
 
 SPEC = """apiVersion: wavespec/v1
 kind: Kernel
@@ -82,3 +84,42 @@ def test_elements_that_share_bytes_are_carried_in_these() -> None:
     (carried,) = re.findall(r"scf\.for .* -> \((.*)\)  : i32", text)
     assert carried.startswith("f32, f32, f32, f32, vector<4xi8>, ") and carried.endswith(", bf16, bf16")
     assert carried.count("vector<4xi8>") == 8, "64 elements of four bits"
+
+
+CHOSEN = """apiVersion: wavespec/v1
+kind: Kernel
+name: chosen
+dims: {M: {}, N: {}, W: {value: 4}}
+tensors:
+  x: {shape: [N, W], dtype: f32}
+  back: {shape: [M, N], dtype: i32}
+  y: {shape: [M], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 4, axis: 0}
+  - {wave: M, tile: 2}
+  - {tiling: N, tile: 64}
+graph:
+  - zero: {register: [M], dtype: f32, value: 0}
+  - steps:
+      iterate: N
+      carry: {total: zero}
+      body:
+        - number: {read: back}
+        - elements: {read: x, dims: [M, N], at: {N: N - number, W: number * 4}}
+        - part: {sum: elements, dim: N}
+        - total: total + part
+  - {write: steps.total, to: y}
+schedule: {stages: 3}
+"""
+"""Places that are the same whatever the value, and in the tensor or not as it says."""
+
+
+@pytest.mark.parametrize("length", [0, 64, 130])
+def test_what_values_of_a_step_leave_out_is_loaded_in_that_step(length: int) -> None:
+    random = np.random.default_rng(0)
+    back = random.integers(-1, 2, (3, length)).astype(np.int32)
+    x = random.integers(1, 9, (length, 4)).astype(np.float32)
+    sizes = {"M": 3, "N": length, "W": 4}
+    report = simulate(lower(loads(CHOSEN), NVIDIA), NVIDIA, {"x": x, "back": back}, sizes)
+    assert report.ok, report.render()
+    assert (report.tensors["y"] == np.where(back == 0, x[:, 0], 0).sum(1)).all()

@@ -52,6 +52,7 @@ class _Users:
     def of(self, value: Value) -> str:
         """The instruction that all users of a value would have it rounded by; empty where they are not of one mind."""
         if value.name not in self.known:
+            self.known[value.name] = ""  # for whoever asks on the way: what loops exchange comes round to itself
             found = {self._of(op, number) for op, number in self.uses.get(value.name, ())}
             self.known[value.name] = found.pop() if len(found) == 1 else ""
         return self.known[value.name]

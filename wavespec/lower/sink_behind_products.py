@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import FOR, LOAD, MMA, PURE, STORE
+from wavespec.ir.thread_ops import FILLS, FOR, LOAD, MMA, PURE, WRITES_MEMORY
 from wavespec.lower.base import Pass
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
+
+_CHANGES: Final = WRITES_MEMORY | FILLS
 
 
 class SinkBehindProducts(Pass):
@@ -66,6 +68,6 @@ class _Sinking:
             for inner in op.walk():
                 needed |= {value.name for value in inner.operands}
                 needed |= {value.name for value in inner.region.yields} if inner.region else set()
-                written |= {inner["memory"]} if inner.is_(STORE) else set()
+                written |= {inner["memory"]} if inner.is_(_CHANGES) else set()
             kept.append(op)
         return [*reversed(kept), *reversed(sunk)]

@@ -15,7 +15,7 @@ from wavespec.schedule.prefetch import words
 
 
 def loads_of_its_own(kernel: Kernel, loop: Op) -> tuple[Op, ...]:
-    """Loads of a step, of inputs, at places that follow from the step.
+    """Loads of a step, of inputs, at places that follow from the step, as does whether these are in the tensor.
 
     Beside products, those that no other workgroup makes, whose places follow from the number of the workgroup as well.
     What all of them load waits in a cache, and need not be loaded ahead; nor need what other loops of the kernel take.
@@ -30,7 +30,7 @@ def loads_of_its_own(kernel: Kernel, loop: Op) -> tuple[Op, ...]:
     def is_own(op: Op) -> bool:
         symbols = op["offset"].symbols
         is_for_one = not has_products or not workgroup.isdisjoint(symbols)
-        return op["memory"] in inputs and at in symbols and is_for_one and made.isdisjoint(symbols)
+        return op["memory"] in inputs and at in symbols and is_for_one and made.isdisjoint(op.symbols)
 
     return tuple(op for op in loop.body.ops if op.is_(LOAD) and not op.operands and is_own(op))
 

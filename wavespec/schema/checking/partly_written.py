@@ -21,6 +21,8 @@ _Steps: TypeAlias = Mapping[str, Expression]
 """How many steps a loop around has, by the name of their number."""
 _DRAWS, _ENOUGH = 200, 16
 """How often small sizes are drawn, and how many of them that fit together are enough."""
+_NEAR, _DOUBLED = 3, 50
+"""How far from others they are, and after how many draws twice as far: windows with gaps fit into no small image."""
 _MOST_PLACES, _LARGEST_NUMBER = 1 << 14, 64
 """Places of a write that are computed at all sizes together, the fewest first; sizes near larger numbers are large."""
 
@@ -107,12 +109,13 @@ def _covers_all(spec: KernelSpec, write: Write, steps: _Steps) -> bool:
 def _small_sizes(spec: KernelSpec, numbers: Sequence[int]) -> Iterator[dict[str, int]]:
     """Sizes of all dims, near the smallest that each may have or near one of `numbers`; the same ones every time."""
     random, found = Random(0), 0
-    for _ in range(_DRAWS):
+    for draw in range(_DRAWS):
+        far = _NEAR << draw // _DOUBLED
         sizes = dict[str, int]()
         for name, dim in spec.dims.items():
             if dim.value is None and dim.equals is None:
                 near = random.choice((dim.min, *numbers)) // dim.multiple_of
-                size = dim.multiple_of * max(near + random.randint(0, 3), 1)
+                size = dim.multiple_of * max(near + random.randint(0, far), 1)
                 sizes[name] = size if dim.max is None else min(size, dim.max)
         for name, scalar in spec.scalars.items():
             if not scalar.is_float:
