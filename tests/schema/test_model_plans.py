@@ -330,10 +330,10 @@ graph:
 
 
 def test_channels_share_the_places_that_values_say() -> None:
-    """Each channel worked its places out again, which took three times as long; a wave has few channels of a vector of
-    places, each of which looks them up in turn (0222)."""
+    """Each channel worked its places out again, which took three times as long; a tile has many channels of a vector of
+    places, each of which looks them up in turn (0222, 0228): one of a wave where an instruction gathers."""
     found = [on("cpu", loads(SAMPLED), dict(B=1, C=c, H=9, W=9, P=8, Q=80)) for c in (32, 3, 1)]
-    assert [(tile(one, "C"), tile(one, "C", "WAVE")) for one in found] == [(4, 4), (3, 3), (1, 1)]
+    assert [(tile(one, "C"), tile(one, "C", "WAVE")) for one in found] == [(64, 1), (3, 3), (1, 1)]
 
 
 def test_places_of_rows_are_no_places_of_channels() -> None:

@@ -224,6 +224,8 @@ REFUSED = {
     "a place": ("{N: 32}", (("{read: x}", "{read: x}\n        - n: f32(index(N))\n        - more: part + n"), ("sum: part", "sum: more")), "its elements ask for their place"),
     "more than a reduction": ("{N: 32}", (("{read: x}", "{read: x}\n        - more: part * total"), ("sum: part", "sum: more")), "'total' is not only what a reduction has so far"),
     "two that follow from a third": ("{N: 32}", (("carry: {total: none}", "carry: {total: none, a: none, b: none}"), ("        - total: {sum", "        - more: part + total\n        - a: {sum: more, dim: N, init: a}\n        - twice: part + a\n        - b: {sum: twice, dim: N, init: b}\n        - total: {sum")), "'a' is not only what a reduction has so far"),
+    "each step writes one tensor": ("{N: 32}", (("role: output}", "role: output}\n  last: {shape: [M], dtype: f32, role: output}"), ("init: total}", "init: total}\n        - {write: total, to: last}")), "each step of 'steps' writes all of 'last'"),
+    "changed once, not by each part": ("{N: 32}", (("role: output}", "role: inout}\n  each: {shape: [M, N], dtype: f32, role: output}"), ("init: total}", "init: total}\n        - {write: part, to: each}"), ("  - result: steps.total * weight", "  - old: {read: y}\n  - result: old + weight")), "what is around 'steps' changes 'y' in place"),
     "split": ("{N: 32}, workgroups: {split: 8}", (), "the schedule has 'materialize' or 'split' as well"),
 }  # fmt: skip
 

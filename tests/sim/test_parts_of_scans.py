@@ -18,8 +18,11 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 
-def spec_of(target: str, dtype: str = "f32", written: str = "- {write: result, to: y}") -> KernelSpec:
-    y = f"  y: {{shape: [M, N], dtype: {dtype}, role: output}}\n" if written else ""
+def spec_of(
+    target: str, dtype: str = "f32", written: str = "- {write: result, to: y}", *, in_place: bool = False
+) -> KernelSpec:
+    role = ", role: inout" if in_place else ""
+    y = f"  y: {{shape: [M, N], dtype: {dtype}, role: output}}\n" if "to: y" in written else ""
     written = written and f"        {written}\n"
     return loads(
         f"""apiVersion: wavespec/v1
@@ -27,7 +30,7 @@ kind: Kernel
 name: nucleus
 dims: {{M: {{}}, N: {{}}}}
 tensors:
-  x: {{shape: [M, N], dtype: {dtype}}}
+  x: {{shape: [M, N], dtype: {dtype}{role}}}
 {y}  kept: {{shape: [M], dtype: i32, role: output}}
   total: {{shape: [M], dtype: {dtype}, role: output}}
 constraints:
@@ -70,7 +73,11 @@ def found(target: str, spec: KernelSpec, x: torch.Tensor) -> dict[str, np.ndarra
     read = {name: array for name, array in arrays.items() if name in case.spec.tensors}
     report = simulate(kernels[-1], machine, read, complete_sizes(case.spec, sizes))
     assert all(one.ok for one in (*reports, report)), [one.render() for one in (*reports, report)]
-    return {name: np.asarray({**arrays, **report.tensors}[name]) for name in spec.tensors if name != "x"}
+    return {
+        name: np.asarray({**arrays, **report.tensors}[name])
+        for name, tensor in spec.tensors.items()
+        if tensor.role != "input"
+    }
 
 
 @pytest.mark.parametrize("columns", [1, 64, 65, 300, 1000])
@@ -85,12 +92,24 @@ def test_what_follows_from_running_sums_is_joined_behind_the_walk(target: str, c
 
 @pytest.mark.parametrize("written", ["", "- {write: result, to: y}"], ids=["nothing", "running"])
 @pytest.mark.parametrize("dtype", ["i32", "f64"])
-def test_of_other_types_and_where_the_loop_writes_nothing(dtype: str, written: str) -> None:
+@pytest.mark.parametrize("target", ["cpu", "sm_90"])
+def test_of_other_types_and_where_the_loop_writes_nothing(target: str, dtype: str, written: str) -> None:
     generator = torch.Generator().manual_seed(1)
     x = torch.randint(-3, 5, (2, 300), generator=generator).to({"i32": torch.int32, "f64": torch.float64}[dtype])
-    spec = spec_of("sm_90", dtype, written)
-    for (name, one), right in zip(found("sm_90", spec, x).items(), reference(spec, x), strict=True):
+    spec = spec_of(target, dtype, written)
+    for (name, one), right in zip(found(target, spec, x).items(), reference(spec, x), strict=True):
         np.testing.assert_array_equal(one, right.numpy(), name)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90"])
+def test_what_the_walk_changes_in_place_is_what_a_simulated_call_changes(target: str) -> None:
+    spec = spec_of(target, written="- {write: result, to: x}", in_place=True)
+    x = torch.randint(-3, 5, (3, 300), generator=torch.Generator().manual_seed(1)).float()
+    assert [spec.tensors[name].role for name in spec.tensors] == ["inout", "output", "output"]
+    changed, kept, total = reference(spec, x.clone())
+    of_call = found(target, spec, x)
+    for name, right in (("x", changed), ("kept", kept), ("total", total)):
+        np.testing.assert_array_equal(of_call[name], right.numpy(), name)
 
 
 def test_running_sums_err_by_a_rounding_or_two_however_many_steps() -> None:

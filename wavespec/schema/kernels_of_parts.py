@@ -62,7 +62,6 @@ class KernelsOfParts:
     """
 
     def __init__(self, spec: KernelSpec, dim: str, count: int, loop: Iterate, *, by_bounds: bool = False) -> None:
-        self.by_bounds = by_bounds and not any(every(Write, loop.body)) and not any(every(Topk, loop.body))
         self.spec, self.dim, self.count, self.loop = spec, dim, count, loop
         self.types = plain_graph(spec)[1]
         self.part, self.inside = free_name(spec, f"{dim}_part"), free_name(spec, f"{dim}_in_part")
@@ -73,6 +72,7 @@ class KernelsOfParts:
         self.found = free_name(spec, f"{dim}_found")
         self.walked = found_by_walking(loop)
         self.walks = bool(self.walked) or any(every(Write, loop.body))
+        self.by_bounds = by_bounds and not self.walks and not self.largest
         self.behind = {word for op in spec.graph[spec.graph.index(loop) + 1 :] for word in words_of(op)}
 
     @property
@@ -152,16 +152,13 @@ class KernelsOfParts:
         found, earlier, nothing, none, front = (
             free_name(self.spec, f"{name}_{what}") for what in ("of_each", "earlier", "nothing", "of_none", "in_front")
         )
-        dims, shape = (
-            tensor.shape[:-1],
-            (*tensor.shape[:-1], other),
-        )  # parts lie side by side: each workgroup reads a row
+        dims = tensor.shape[:-1]  # parts lie side by side: each workgroup reads a row
         is_long = self.reductions[name].word == "sum" and tensor.dtype == "f32"
         dtype = _LONG if is_long else tensor.dtype
         each, first = (f"{dtype}({one})" if is_long else one for one in (found, self.loop.carry[name]))
         text = _JOINED[self.reductions[name].word].format(first, front)
         return [
-            Read(name=found, tensor=made, dims=shape, at={self.part: parse_index(other)}),
+            Read(name=found, tensor=made, dims=(*dims, other), at={self.part: parse_index(other)}),
             self._nothing(nothing, name, (), dtype),
             self._nothing(none, name, (self.part, *dims), dtype),
             Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {each}, {nothing})"),

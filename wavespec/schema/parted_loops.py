@@ -102,6 +102,11 @@ def _obstacles(spec: KernelSpec, schedule: Schedule, dim: str) -> Iterator[tuple
     around = [word for op in spec.graph if op is not loop for word in words_of(op)]
     if dim in around:
         yield f"what is around {quote(loop.name)} has the dim as well", _LEAVE_OUT
+    written = {op.to for op in every(Write, loop.body)}
+    if written and loop.name not in around:  # what is around it is made by each part
+        for name in (op.to for op in every(Write, spec.graph) if op.to not in written):
+            if spec.tensors[name].role == "inout":
+                yield f"what is around {quote(loop.name)} changes {quote(name)} in place", _LEAVE_OUT
     if free_axis(spec.constraints) >= _MOST_AXES:
         yield "all axes of the grid are taken", "Let two dims share one."
     if not has_scaled_sums(spec, dim):
@@ -114,6 +119,8 @@ def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:
             yield f"{quote(loop.name)} has {quote(op.word)}", _LEAVE_OUT
         elif isinstance(op, Read | Write) and (op.at or getattr(op, "combine", None)):
             yield f"{quote(loop.name)} has a mapping, or combines", _LEAVE_OUT
+        elif isinstance(op, Write) and loop.dim not in spec.tensors[op.to].shape:
+            yield f"each step of {quote(loop.name)} writes all of {quote(op.to)}", _LEAVE_OUT
         elif isinstance(op, Scan) and op.reverse:
             yield f"{quote(op.name)} goes backwards", _LEAVE_OUT
     if any(one.dim == loop.dim for one in every(Index, plain_graph(spec)[0])):

@@ -33,5 +33,5 @@ def simulate_before(
         free = {name: sizes[name] for name, dim in spec.dims.items() if dim.equals is None and name in sizes}
         read = {name: known[name] for name, tensor in spec.tensors.items() if tensor.role != "output"}
         reports.append(simulate(kernel, machine, read, complete_sizes(spec, free), scalars=scalars))
-        known |= {name: reports[-1].tensors[name] for name in spec.tensors.keys() - read.keys()}
+        known |= {name: reports[-1].tensors[name] for name, tensor in spec.tensors.items() if tensor.role != "input"}
     return known, reports
