@@ -163,7 +163,8 @@ def test_tiles_are_loaded_once_per_step_and_sums_stay_in_tiles(dtype: str, intri
     ] == [1, 4, 4, 4, 1]
     assert count(module, intrinsic) == 4
     loop = module[module.index("tilezero") : module.index("tilestored64")]
-    assert count(loop, "scf.for") == 1 and "iter_args" not in loop
+    assert loop.count(f'"{intrinsic}"') == 4 and "iter_args" not in loop
+    assert count(loop, "scf.for") == 3, "of products, of rows written beside them, and of those that are left"
 
 
 def test_sums_that_start_elsewhere_are_loaded_into_tiles() -> None:

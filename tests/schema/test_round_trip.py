@@ -160,7 +160,7 @@ def kernels(draw: st.DrawFn) -> KernelSpec:
     kernel = KernelBuilder(draw(NAME), doc=draw(DOC))
     sizes = st.fixed_dictionaries(
         {},
-        optional={"multiple_of": st.integers(1, 4), "min": st.integers(0, 9), "max": st.integers(20, 2**40)},
+        optional={"multiple_of": st.integers(1, 4), "min": st.integers(0, 9), "max": st.integers(20, 2**31 - 2**16)},
     )
     m, n, k = (kernel.dim(name, **draw(sizes)) for name in "MNK")
     kernel.param("P", 64)

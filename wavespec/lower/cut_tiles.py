@@ -115,7 +115,9 @@ class _Cutting:
         width = self._width(dim, tile, ops)
         if self.kernel.waves_along(dim) > 1 or width >= tile or tile % width:
             return None
-        extent = const(tile) if loop is not None and loop["dim"] == dim else remaining(self.kernel, dim, tile, width)
+        # What a loop carries is read whole behind the strips.
+        is_whole = loop is not None and (loop["dim"] == dim or any(dim in value.tile.dims for value in _carried(loop)))
+        extent = const(tile) if is_whole else remaining(self.kernel, dim, tile, width)
         at = symbol(self.fresh(f"cut_{dim}"), 0, tile - width, width)
         strips = Strips(dim, tile, width, at, extent)
         whole = [op for op in ops if op.is_(MMA) and op["k"] == dim]

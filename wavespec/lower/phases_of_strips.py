@@ -10,7 +10,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.layout import row_major
 from wavespec.ir.rewriting import renamed
-from wavespec.ir.tile_ops import ACROSS, ALIKE, CAST, INDEX, MMA, PURE, READ, REDUCE, REGISTER, WRITE
+from wavespec.ir.tile_ops import ACROSS, ALIKE, CAST, COPY, INDEX, MMA, PURE, READ, REDUCE, REGISTER, WRITE
 from wavespec.lower.defer_reductions import identity_tile, joined_parts
 from wavespec.lower.stage_operands import origin_in
 
@@ -127,6 +127,8 @@ class Phases:
                 self.made |= {value.name: (phase, op) for value in op.results if strips.has(value)}
                 if op.is_(WRITE):
                     written[op["memory"]] = phase + 1
+            for memory in (inner["memory"] for inner in op.walk() if inner.is_(WRITE, COPY)):
+                written[memory] = max(written.get(memory, 0), phase)
             after = phase + strips.joins(op)
             ready |= {value.name: after for value in op.results}
         self._make_wholes()
