@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 FILES = [*sorted(ROOT.glob("specs/*.wave.yaml")), *sorted(ROOT.glob("benchmarks/specs/models/*.wave.yaml"))]
 MACHINES = [machine for machine in machines("cpu") if machine.variant in ("x86_64_v3", "x86_64_amx")]
 """The narrowest registers, of which there are most in a tile, and the largest instructions."""
-AT_ONCE, EACH, MOST = 8_000, 700, 20_000
+AT_ONCE, EACH, MOST = 8_000, 700, 26_000
 """Lines that any kernel may have, for each operation of the spec, and in all: some four seconds of a compiler, on one
 core.  The longest have nine tenths of it; what reads across the rows that it writes had 35,000."""
 
