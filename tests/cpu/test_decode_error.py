@@ -51,7 +51,8 @@ def test_no_result_errs_twice_as_much_as_torch(text: str, groups: int, dtype: st
     of = spec(text, dtype)
     kernel = Kernel(build(of, "cpu", only=best_variant("cpu")))
     for m, n, d, e in SIZES if dtype == "f16" else SIZES[:2]:  # pairs of bf16 are multiplied, which errs less
-        sizes = {"B": 1, "H": 4, "G": groups, "M": m, "N": n, "D": d, "E": e}
+        # Of several sequences: the largest error of a dozen results is one of chance, ours as torch's.
+        sizes = {"B": 3, "H": 4, "G": groups, "M": m, "N": n, "D": d, "E": e}
         given = inputs(sizes, torch.float16 if dtype == "f16" else torch.bfloat16)
         found = accuracy_of(kernel(*given), reference(of, *given), reference(of, *given, compute=None))
         assert found.ok, f"{sizes}: error {found.error:.3g}, {found.ratio:.2f} x torch's"
