@@ -35,7 +35,9 @@ def test_two_instructions_take_the_place_of_the_bits_of_exponents() -> None:
 
 
 @pytest.mark.compiles
-@pytest.mark.skipif(best_variant("cpu").variant != AMX.variant, reason="needs its instructions")
+@pytest.mark.skipif(
+    best_variant("cpu").variant != AMX.variant, reason="this CPU has no AMX, beside which the instructions are used"
+)
 def test_powers_are_those_of_f64_rounded_at_most_one_unit_away() -> None:
     kernel = Kernel(build(loads(POWERS), "cpu", only=AMX))
     x = torch.cat([torch.linspace(-151, 129, 100_003), torch.linspace(-1, 1, 10_007)])

@@ -118,6 +118,15 @@ def addresses(fragments: tuple[Value, ...], ops: list[Op]) -> list[list[int]]:
     return [found[value.name] for value in fragments]
 
 
+def written_by(ops: list[Op]) -> dict[int, int]:
+    """Where in memory each stored element goes, and comes from."""
+    made, written = [op for op in ops if op.name != "store"], dict[int, int]()
+    for op in (op for op in ops if op.name == "store"):
+        (numbers,) = addresses(op.operands, made)
+        written |= {op["offset"].value + i: number for i, number in enumerate(numbers)}
+    return written
+
+
 @pytest.mark.parametrize(
     ("machine", "dtype", "loads"),
     # Eight bytes are too few for shuffles, which move elements inside of sixteen.
@@ -151,13 +160,8 @@ def test_vectors_across_the_rows_of_tensors_are_turned_before_they_are_stored(ma
     build, nowhere = builder(), {"M": const(0), "N": const(0)}
     numbered = [build.load("numbers", memory.dtype, 8, const(8 * number), hint="x") for number in range(64)]
     write_fragments(build, memory, across, nowhere, (), numbered, machine)
-    made = [op for op in build.ops if op.name != "store"]
-    written: dict[int, int] = {}
-    for op in (op for op in build.ops if op.name == "store"):
-        (numbers,) = addresses(op.operands, made)
-        written |= {op["offset"].value + i: number for i, number in enumerate(numbers)}
     assert sum(op.name == "store" for op in build.ops) == stores
-    assert written == {row * 32 + column: column * 16 + row for row in range(16) for column in range(32)}
+    assert written_by(build.ops) == {row * 32 + column: column * 16 + row for row in range(16) for column in range(32)}
 
 
 @pytest.mark.parametrize(
@@ -174,13 +178,8 @@ def test_results_of_a_matrix_instruction_are_turned_by_as_many_columns_as_it_has
     build, nowhere, size = builder(), {"M": const(0), "N": const(0)}, rows * 32
     numbered = [build.load("numbers", memory.dtype, size, const(size * n), hint="x") for n in range(16 // rows)]
     write_fragments(build, memory, fragments, nowhere, (), numbered, machine)
-    made = [op for op in build.ops if op.name != "store"]
-    written: dict[int, int] = {}
-    for op in (op for op in build.ops if op.name == "store"):
-        (numbers,) = addresses(op.operands, made)
-        written |= {op["offset"].value + i: number for i, number in enumerate(numbers)}
     assert sum(op.name == "store" for op in build.ops) == stores
-    assert written == {column * 16 + row: row * 32 + column for row in range(16) for column in range(32)}
+    assert written_by(build.ops) == {column * 16 + row: row * 32 + column for row in range(16) for column in range(32)}
 
 
 def panel(dim: str, pairs: int) -> Memory:
@@ -206,13 +205,8 @@ def test_rows_that_a_panel_has_in_turn_are_stored_together(dim: str, pairs: int,
     build, nowhere = builder(), {"M": const(0), "N": const(0)}
     numbered = [build.load("numbers", memory.dtype, 32, const(32 * row), hint="x") for row in range(16)]
     write_fragments(build, memory, rows, nowhere, (), numbered, machine)
-    made = [op for op in build.ops if op.name != "store"]
-    written: dict[int, int] = {}
-    for op in (op for op in build.ops if op.name == "store"):
-        (numbers,) = addresses(op.operands, made)
-        written |= {op["offset"].value + i: number for i, number in enumerate(numbers)}
     assert sum(op.name == "store" for op in build.ops) == stores
-    assert written == {
+    assert written_by(build.ops) == {
         memory.offset({"M": const(row), "N": const(column)}).value: row * 32 + column
         for row in range(16)
         for column in range(32)

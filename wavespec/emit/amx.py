@@ -248,13 +248,14 @@ class Tiles(Emitter):
         return len(sums) > 1 and op.body.yields[0].name == sums[-1]
 
     def _laid_down(self, ops: Sequence[Op]) -> Iterator[tuple[str, str]]:
-        """Blocks that start at zero and are stored to the beginning of a memory behind their loop, with no product in
-        between; and the memory of each."""
-        waiting = ""
+        """Blocks that start at zero and are stored to the beginning of a private memory behind their loop, with no
+        product in between; and the memory of each."""
+        private, waiting = {memory.name for memory in self.kernel.memories if memory.space == "private"}, ""
         for op in ops:
             if op.region:
                 yield from self._laid_down(op.region.ops)
-            if op.is_(STORE) and op.operands[0].name == waiting and op["offset"] == const(0) and not op["mask"]:
+            is_block = op.is_(STORE) and op.operands[0].name == waiting and op["memory"] in private
+            if is_block and op["offset"] == const(0) and not op["mask"]:
                 yield waiting, op["memory"]
             elif any(_tiled_row(inner, self.machine) for inner in op.walk()):
                 starts_at_zero = op.is_(FOR) and self._adds_up_a_block(op) and op.operands[0].name in self.zeros
