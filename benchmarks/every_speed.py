@@ -437,7 +437,8 @@ def build_all(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print a row for each kernel and size, and the geometric mean and the least ratio of each kernel."""
-    torch.set_default_device(arguments.device)
+    if arguments.device != "cpu":  # each call of torch would ask for it
+        torch.set_default_device(arguments.device)
     if arguments.running:
         torch.set_num_threads(1)
     torch.backends.cudnn.allow_tf32 = False  # torch's default would not be f32
