@@ -247,7 +247,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
     def piece(*values: Value) -> Value:
         wide = [build.cast(value, _computed(value, meaning), result.name) for value in values]
-        steps = Steps(build, wide[-1], result.name, close_powers=machine.close_powers, close_ratios=bool(machine.ratio))
+        steps = _steps(build, wide[-1], result.name, machine)
         return build.cast(meaning.steps(steps, *wide), dtype, result.name)
 
     context.fragments[result.name] = piecewise(context, operands, result, piece)
@@ -258,8 +258,12 @@ def function_of(context: ThreadContext, function: str, *values: Value, fast: boo
     machine, meaning = context.machine, MEANINGS[function]
     if fast:
         meaning = replace(meaning, steps=_plain(function) if function in machine.approximations else FAST[function])
-    steps = Steps(context.build, values[-1], hint, close_powers=machine.close_powers, close_ratios=bool(machine.ratio))
-    return meaning.steps(steps, *values)
+    return meaning.steps(_steps(context.build, values[-1], hint, machine), *values)
+
+
+def _steps(build: ThreadBuilder, like: Value, hint: str, machine: Machine) -> Steps:
+    has = {"close_powers": machine.close_powers, "close_ratios": bool(machine.ratio), "scales": bool(machine.times_power)}
+    return Steps(build, like, hint, **has)
 
 
 def _computed(value: Value, meaning: Meaning) -> DType:

@@ -40,6 +40,9 @@ def exp(steps: Steps, x: Value) -> Value:
     """``2ⁿ · 2ᶠ``: the product with log2(e) in one f32 would lose as many bits as n has."""
     if steps.close_powers:
         return _exp_in_reach(steps, x)
+    if steps.scales:
+        n, f = powers_of_e(steps, steps("minimum", x, 89.0))
+        return steps("times_power", steps.polynomial(f, *NEAR_POWER), n)
     n, f = powers_of_e(steps, steps("maximum", steps("minimum", x, 89.0), -176.0))  # beyond, infinity or 0
     return power_of_two(steps, n, f)
 
@@ -273,6 +276,8 @@ def scaled(steps: Steps, near: Value, n: Value) -> Value:
     """``near · 2ⁿ`` of a whole n from -254 to 250.  What n is beyond the exponents of f32 two factors with half of it
     each have; only the second can round.  Of -254 both are 0: what is 0 anyway, such as the weight of what a mask
     leaves out, is no number below the normal ones on the way, with which some CPUs are slow."""
+    if steps.scales:
+        return steps("times_power", near, n)
     word = steps.bits(steps("add", n, _ROUND), "i32")  # n in its low bits, below zeros that a shift to the right leaves
     half = steps("shr", word, 1)
     return steps("mul", steps("mul", near, _whole_power(steps, half)), _whole_power(steps, steps("sub", word, half)))
