@@ -33,7 +33,7 @@ LOG2_WIDE = (
 """log2(1 + f) / f for |f| <= 1/3, in f64."""
 _MANTISSA_BITS = 23
 _BITS_OF_4 = 0x40800000
-_SMALLEST_NORMAL, _LARGEST = 2.0**-126, 3.4028234663852886e38
+SMALLEST_NORMAL, _LARGEST = 2.0**-126, 3.4028234663852886e38
 
 
 def exp(steps: Steps, x: Value) -> Value:
@@ -292,7 +292,7 @@ def _whole_power(steps: Steps, word: Value) -> Value:
 
 def octaves(steps: Steps, x: Value) -> tuple[Value, Value]:
     """``n``, whole, and ``f`` with ``x = 2ⁿ · (1 + f)`` and ``|f| <= 1/3``, of positive finite numbers."""
-    is_tiny = steps("lt", x, _SMALLEST_NORMAL)
+    is_tiny = steps("lt", x, SMALLEST_NORMAL)
     scaled = steps("where", is_tiny, steps("mul", x, 2.0**25), x)
     word = steps.bits(scaled, "i32")
     exponent = _octave(steps, word)
