@@ -85,13 +85,14 @@ def _row(
     wrong = _wrong(last, file, name, contest, inputs, found)
     calls: dict[str, Callable[[], object]] = {}
     outputs = tensors_of(last(*inputs))
-    in_place = arguments.out and not last.artifact.updated if hasattr(last.artifact, "updated") else arguments.out
+    in_place = arguments.out
     for title, kernel in kernels.items():
         out = tuple(map(torch.empty_like, outputs)) if in_place else None
         calls[title] = lambda kernel=kernel, out=out: kernel(*inputs, out=out)
     of_torch = _OUT.get(name.removesuffix("_bf16"))
     if in_place and of_torch is not None:
-        calls["torch"] = lambda out=torch.empty_like(outputs[0]): of_torch(*inputs, out)
+        target = torch.empty_like(outputs[0])
+        calls["torch"] = lambda: of_torch(*inputs, target)
     else:
         calls["torch"] = lambda: contest.torch(*inputs)
     calls["copy"] = _copy(inputs, outputs, in_place)

@@ -64,7 +64,9 @@ def _scaled(text: MlirText, near: str, power: str, width: int, machine: Machine)
     wanted = text.op(f"vector.extract {flags}[0] : {every} from vector<1x{every}>")
     none, as_set = text.constant(0, type_), text.constant(_AS_SET, "i32")
     types = f"({type_}, {type_}, {type_}, {every}, i32) -> {type_}"
-    return text.op(f'llvm.call_intrinsic "{machine.times_power}"({near}, {power}, {none}, {wanted}, {as_set}) : {types}')
+    return text.op(
+        f'llvm.call_intrinsic "{machine.times_power}"({near}, {power}, {none}, {wanted}, {as_set}) : {types}'
+    )
 
 
 def _widened(text: MlirText, name: str, size: int, width: int) -> str:

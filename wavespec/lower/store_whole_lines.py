@@ -37,7 +37,8 @@ class StoreWholeLines(Pass):
 def _ordered(ops: Sequence[Op]) -> tuple[Op, ...]:
     result = list[Op]()
     for is_streamed, together in groupby(ops, _is_streamed):
-        result += _by_rows([*together]) if is_streamed else map(_inside, together)
+        some = [*together]
+        result += _by_rows(some) if is_streamed else map(_inside, some)
     return tuple(result)
 
 

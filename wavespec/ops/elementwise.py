@@ -18,7 +18,6 @@ from wavespec.ops.reduce import OF_NUMBERS
 from wavespec.ops.steps import Steps
 from wavespec.schema.ops import Elementwise
 from wavespec.schema.ops.elementwise import dtype_of_numbers, shared_dims
-
 from wavespec.targets.machine import Machine
 
 if TYPE_CHECKING:
@@ -307,7 +306,11 @@ def function_of(context: ThreadContext, function: str, *values: Value, fast: boo
 
 
 def _steps(build: ThreadBuilder, like: Value, hint: str, machine: Machine) -> Steps:
-    has = {"close_powers": machine.close_powers, "close_ratios": bool(machine.ratio), "scales": bool(machine.times_power)}
+    has = {
+        "close_powers": machine.close_powers,
+        "close_ratios": bool(machine.ratio),
+        "scales": bool(machine.times_power),
+    }
     return Steps(build, like, hint, **has)
 
 

@@ -26,7 +26,7 @@ _Empty = Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor]
 
 
 def in_large_pages(empty: _Empty) -> _Empty:
-    """``empty``, whose tensors have large pages where the system has some to give, beside parts of pages at their ends."""
+    """``empty``, whose large tensors have large pages, where the system has some, but for parts at their ends."""
     advise = _advise()
     if advise is None:
         return empty

@@ -105,7 +105,9 @@ def _quotient(a: Array, b: Array) -> Array:
 def _times_power(near: Array, whole: Array) -> Array:
     """0 of powers that no f32 has, whatever is multiplied; in f64, so that it is rounded once."""
     with np.errstate(all="ignore"):
-        return np.where(whole < -150, 0.0, near.astype(np.float64) * np.exp2(whole.astype(np.float64))).astype(near.dtype)
+        return np.where(whole < -150, 0.0, near.astype(np.float64) * np.exp2(whole.astype(np.float64))).astype(
+            near.dtype
+        )
 
 
 def _extreme(numpys: Callable[[Array, Array], Array], *, largest: bool) -> Callable[[Array, Array], Array]:
