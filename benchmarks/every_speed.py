@@ -388,6 +388,7 @@ CONTESTS: dict[str, Contest] = {
         exact=_first_largest,
     ),
     "transpose": Contest(lambda x: x.T.contiguous(), (*_ROWS[1:], *_WORDS[1:3])),
+    "transpose_bf16": Contest(lambda x: x.T.contiguous(), (*_ROWS[1:], *_WORDS[1:3])),
 }
 """By the name of the kernel; of one in several types, the types that are used most."""
 
