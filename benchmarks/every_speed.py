@@ -464,7 +464,7 @@ def _rows(kernel: Kernel, file: str, name: str, arguments: argparse.Namespace) -
     for sizes in contest.sizes:
         if math.prod(sizes.values()) > arguments.most_work:
             continue
-        inputs = _inputs(artifact, file, name, sizes)
+        inputs = inputs_of(artifact, file, name, sizes)
         calls: dict[str, Callable[[], object]] = {"wavespec": lambda inputs=inputs: kernel(*inputs)}
         found = ratio = theirs = None
         wrong = ""
@@ -473,7 +473,7 @@ def _rows(kernel: Kernel, file: str, name: str, arguments: argparse.Namespace) -
             calls["torch"] = lambda inputs=inputs: contest.torch(*inputs)
         except (RuntimeError, ValueError) as error:  # it has no kernel for some sizes, or no memory: the row says so
             wrong = f" torch: {str(error).splitlines()[0][:90]}"
-        wrong = _wrong(kernel, file, name, contest, inputs, found) or wrong
+        wrong = what_is_wrong(kernel, file, name, contest, inputs, found) or wrong
         times = _times(calls, arguments)
         mine = times["wavespec"]
         if "torch" in times:
@@ -492,7 +492,7 @@ def _times(calls: dict[str, Callable[[], object]], arguments: argparse.Namespace
     return cpu_times(calls, arguments.seconds, time.thread_time if arguments.running else time.perf_counter)
 
 
-def _inputs(artifact: KernelArtifact, file: str, name: str, sizes: Sizes) -> list[Tensor]:
+def inputs_of(artifact: KernelArtifact, file: str, name: str, sizes: Sizes) -> list[Tensor]:
     """On the device that is used by default."""
     full, row = completed(artifact, sizes), row_of(file, name)
     random = torch.Generator(torch.get_default_device())
@@ -505,7 +505,7 @@ def _inputs(artifact: KernelArtifact, file: str, name: str, sizes: Sizes) -> lis
     ]
 
 
-def _wrong(kernel: Kernel, file: str, name: str, contest: Contest, inputs: Sequence[Tensor], found: Any) -> str:
+def what_is_wrong(kernel: Kernel, file: str, name: str, contest: Contest, inputs: Sequence[Tensor], found: Any) -> str:
     """What is wrong with the results, if anything is; ``found``: torch's, if it has some."""
     if not contest.is_checked:
         return ""

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.every_speed import CONTESTS, _inputs, _wrong
+from benchmarks.every_speed import CONTESTS, inputs_of, what_is_wrong
 from tests.kernels import Sizes, sized, tensors_of
 from wavespec.runtime import Kernel, unpack_artifact
 
@@ -80,9 +80,9 @@ def _row(
     kernels: dict[str, Kernel], titles: list[str], file: str, name: str, sizes: Sizes, arguments: argparse.Namespace
 ) -> None:
     contest, last = CONTESTS[name], kernels[titles[-1]]
-    inputs = _inputs(last.artifact, file, name, sizes)
+    inputs = inputs_of(last.artifact, file, name, sizes)
     found = contest.torch(*inputs)
-    wrong = _wrong(last, file, name, contest, inputs, found)
+    wrong = what_is_wrong(last, file, name, contest, inputs, found)
     calls: dict[str, Callable[[], object]] = {}
     outputs = tensors_of(last(*inputs))
     in_place = arguments.out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import sys
-from typing import Any
 
 import pytest
 import torch
@@ -18,8 +17,12 @@ def _empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype)
 
 
 def test_whole_pages_inside_of_a_large_tensor_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = list[tuple[Any, ...]]()
-    monkeypatch.setattr(large_pages, "_advise", lambda: lambda *what: asked.append(what))
+    asked = list[tuple[int, int, int]]()
+
+    def advise(start: int, length: int, advice: int) -> None:
+        asked.append((start, length, advice))
+
+    monkeypatch.setattr(large_pages, "_advise", lambda: advise)
     monkeypatch.setattr(mmap, "MADV_HUGEPAGE", 14, raising=False)
     make = in_large_pages(_empty)
     size = LEAST_BYTES // 4 + 100

@@ -35,7 +35,7 @@ _NO_NUMBER: Final = object()
 _address: Final = Tensor.data_ptr
 _function_modes: Final[Callable[[], int]] = torch._C._len_torch_function_stack  # pyright: ignore
 _are_disabled: Final[Callable[[], bool]] = torch._C._is_torch_function_all_disabled  # pyright: ignore
-_Disabled: Final[Any] = torch._C.DisableTorchFunction
+_Disabled: Final[Any] = torch._C.DisableTorchFunction  # pyright: ignore
 """While the only mode is a default device, which asks at each function of a tensor, a µs each time."""
 _function_mode: Final[Callable[[int], object]] = torch._C._get_function_stack_at  # pyright: ignore
 _dispatch_modes: Final[Callable[[], int]] = torch._C._len_torch_dispatch_stack  # pyright: ignore
