@@ -388,6 +388,7 @@ CONTESTS: dict[str, Contest] = {
         exact=_first_largest,
     ),
     "transpose": Contest(lambda x: x.T.contiguous(), (*_ROWS[1:], *_WORDS[1:3])),
+    "transpose_bf16": Contest(lambda x: x.T.contiguous(), (*_ROWS[1:], *_WORDS[1:3])),
 }
 """By the name of the kernel; of one in several types, the types that are used most."""
 
@@ -437,7 +438,8 @@ def build_all(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print a row for each kernel and size, and the geometric mean and the least ratio of each kernel."""
-    torch.set_default_device(arguments.device)
+    if arguments.device != "cpu":  # each call of torch would ask for it
+        torch.set_default_device(arguments.device)
     if arguments.running:
         torch.set_num_threads(1)
     torch.backends.cudnn.allow_tf32 = False  # torch's default would not be f32
@@ -462,7 +464,7 @@ def _rows(kernel: Kernel, file: str, name: str, arguments: argparse.Namespace) -
     for sizes in contest.sizes:
         if math.prod(sizes.values()) > arguments.most_work:
             continue
-        inputs = _inputs(artifact, file, name, sizes)
+        inputs = inputs_of(artifact, file, name, sizes)
         calls: dict[str, Callable[[], object]] = {"wavespec": lambda inputs=inputs: kernel(*inputs)}
         found = ratio = theirs = None
         wrong = ""
@@ -471,7 +473,7 @@ def _rows(kernel: Kernel, file: str, name: str, arguments: argparse.Namespace) -
             calls["torch"] = lambda inputs=inputs: contest.torch(*inputs)
         except (RuntimeError, ValueError) as error:  # it has no kernel for some sizes, or no memory: the row says so
             wrong = f" torch: {str(error).splitlines()[0][:90]}"
-        wrong = _wrong(kernel, file, name, contest, inputs, found) or wrong
+        wrong = what_is_wrong(kernel, file, name, contest, inputs, found) or wrong
         times = _times(calls, arguments)
         mine = times["wavespec"]
         if "torch" in times:
@@ -490,7 +492,7 @@ def _times(calls: dict[str, Callable[[], object]], arguments: argparse.Namespace
     return cpu_times(calls, arguments.seconds, time.thread_time if arguments.running else time.perf_counter)
 
 
-def _inputs(artifact: KernelArtifact, file: str, name: str, sizes: Sizes) -> list[Tensor]:
+def inputs_of(artifact: KernelArtifact, file: str, name: str, sizes: Sizes) -> list[Tensor]:
     """On the device that is used by default."""
     full, row = completed(artifact, sizes), row_of(file, name)
     random = torch.Generator(torch.get_default_device())
@@ -503,7 +505,7 @@ def _inputs(artifact: KernelArtifact, file: str, name: str, sizes: Sizes) -> lis
     ]
 
 
-def _wrong(kernel: Kernel, file: str, name: str, contest: Contest, inputs: Sequence[Tensor], found: Any) -> str:
+def what_is_wrong(kernel: Kernel, file: str, name: str, contest: Contest, inputs: Sequence[Tensor], found: Any) -> str:
     """What is wrong with the results, if anything is; ``found``: torch's, if it has some."""
     if not contest.is_checked:
         return ""

@@ -34,6 +34,25 @@ def test_two_instructions_take_the_place_of_the_bits_of_exponents() -> None:
     assert "scalef" not in emit(loads(POWERS), ZEN).text
 
 
+def test_powers_of_e_take_one_of_them() -> None:
+    spec = loads(POWERS.replace("exp2(", "exp("))
+    text = emit(spec, AMX).text
+    assert "avx512.mask.scalef.ps.512" in text and "avx512.mask.reduce.ps.512" not in text
+    assert "arith.shli" not in text and "arith.shli" in emit(spec, ZEN).text
+
+
+@pytest.mark.compiles
+@pytest.mark.skipif(best_variant("cpu").variant != AMX.variant, reason="as below")
+def test_powers_of_e_end_where_torchs_do() -> None:
+    kernel = Kernel(build(loads(POWERS.replace("exp2(", "exp(")), "cpu", only=AMX))
+    x = torch.cat([torch.linspace(-104, 89, 100_003), torch.linspace(-1, 1, 10_007)])
+    exact = torch.exp(x.double())
+    units = (kernel(x).double() - exact).abs() / torch.clamp(exact * 2.0**-23, min=2.0**-149)
+    assert units[exact < torch.finfo(torch.float32).max].max() <= 1
+    edges = torch.tensor([-math.inf, -3e38, -(2.0**24), -105.0, -0.0, 0.0, 89.0, 3e38, math.inf, math.nan])
+    assert torch.equal(kernel(edges).nan_to_num(5), torch.exp(edges).nan_to_num(5))
+
+
 @pytest.mark.compiles
 @pytest.mark.skipif(
     best_variant("cpu").variant != AMX.variant, reason="this CPU has no AMX, beside which the instructions are used"

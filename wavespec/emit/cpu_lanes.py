@@ -9,7 +9,7 @@ from struct import pack, unpack
 from wavespec.emit.elementwise import power_by_polynomial
 from wavespec.emit.half_by_bits import float_to_half, half_to_float
 from wavespec.emit.lane_operations import LaneOperations
-from wavespec.emit.power_by_scaling import power_by_scaling
+from wavespec.emit.power_by_scaling import power_by_scaling, times_power
 from wavespec.emit.rearranged import as_units, padded
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.emit.rounded_once import rounded_once
@@ -87,6 +87,8 @@ class CpuLanes(LaneOperations):
     def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
         if function == "fma" and not self.machine.fused_steps:
             return rounded_once(self.text, names, dtype, size)
+        if function == "times_power":
+            return times_power(self.text, names[0], names[1], size, self.machine)
         if function in _OF_NUMBERS and dtype.is_float:
             type_, chosen = vector_type(dtype, size), vector_type(DTYPES["bool"], size)
             first, second = names

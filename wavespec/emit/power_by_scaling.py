@@ -36,9 +36,6 @@ def power_by_scaling(text: MlirText, name: str, size: int, machine: Machine) -> 
     type_, every = vector_type(f32, width), f"i{width}"
     x = name if size == width else _widened(text, name, size, width)
     none, all_ = text.constant(0, type_), text.constant(-1, every)
-    flags = text.op(f"arith.cmpf uge, {x}, {text.constant(_SMALLEST, type_)} : {type_}")
-    flags = text.op(f"vector.bitcast {flags} : vector<{width}xi1> to vector<1x{every}>")
-    wanted = text.op(f"vector.extract {flags}[0] : {every} from vector<1x{every}>")
     down, as_set = text.constant(_DOWN, "i32"), text.constant(_AS_SET, "i32")
     types = f"({type_}, i32, {type_}, {every}, i32) -> {type_}"
     rest = text.op(f'llvm.call_intrinsic "{machine.fraction}"({x}, {down}, {none}, {all_}, {as_set}) : {types}')
@@ -46,11 +43,30 @@ def power_by_scaling(text: MlirText, name: str, size: int, machine: Machine) -> 
     result = text.constant(last, type_)
     for coefficient in reversed(coefficients):
         result = text.op(f"math.fma {result}, {rest}, {text.constant(coefficient, type_)} : {type_}")
-    types = f"({type_}, {type_}, {type_}, {every}, i32) -> {type_}"
-    result = text.op(
-        f'llvm.call_intrinsic "{machine.times_power}"({result}, {x}, {none}, {wanted}, {as_set}) : {types}'
-    )
+    result = _scaled(text, result, x, width, machine)
     return result if size == width else _narrowed(text, result, size, width)
+
+
+def times_power(text: MlirText, near: str, whole: str, size: int, machine: Machine) -> str:
+    """``near · 2^whole``, rounded once; 0 where the power is too small for any f32."""
+    width = machine.vector_bytes // DTYPES["f32"].bytes
+    if size == width:
+        return _scaled(text, near, whole, width, machine)
+    near, whole = (_widened(text, one, size, width) for one in (near, whole))
+    return _narrowed(text, _scaled(text, near, whole, width, machine), size, width)
+
+
+def _scaled(text: MlirText, near: str, power: str, width: int, machine: Machine) -> str:
+    """``near`` times two to the power of what is whole of ``power``."""
+    type_, every = vector_type(DTYPES["f32"], width), f"i{width}"
+    flags = text.op(f"arith.cmpf uge, {power}, {text.constant(_SMALLEST, type_)} : {type_}")
+    flags = text.op(f"vector.bitcast {flags} : vector<{width}xi1> to vector<1x{every}>")
+    wanted = text.op(f"vector.extract {flags}[0] : {every} from vector<1x{every}>")
+    none, as_set = text.constant(0, type_), text.constant(_AS_SET, "i32")
+    types = f"({type_}, {type_}, {type_}, {every}, i32) -> {type_}"
+    return text.op(
+        f'llvm.call_intrinsic "{machine.times_power}"({near}, {power}, {none}, {wanted}, {as_set}) : {types}'
+    )
 
 
 def _widened(text: MlirText, name: str, size: int, width: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wavespec.lower.announce_columns import AnnounceColumns
 from wavespec.lower.announce_copies import AnnounceCopies
+from wavespec.lower.announce_results import AnnounceResults
 from wavespec.lower.announce_rows import AnnounceRows
 from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
@@ -81,6 +82,7 @@ from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.spread_announcements import SpreadAnnouncements
 from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.store_at_once import StoreAtOnce
+from wavespec.lower.store_whole_lines import StoreWholeLines
 from wavespec.lower.strip_tiles import StripTiles
 from wavespec.lower.sum_apart import SumApart
 from wavespec.lower.sum_bias_once import SumBiasOnce
@@ -172,6 +174,8 @@ PASSES: tuple[Pass, ...] = (
     WriteBehind(),
     AnnounceRows(),
     AnnounceColumns(),
+    AnnounceResults(),
+    StoreWholeLines(),
     HoistInvariants(),
     KeepNarrow(),
     LoadAhead(),

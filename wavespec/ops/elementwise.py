@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
+from wavespec.ir.thread import ThreadBuilder
+from wavespec.ir.tile_ops import MMA
 from wavespec.ops import angles, bits, division, functions, parts_of_numbers, ranks, soft_steps, special
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
@@ -16,6 +18,7 @@ from wavespec.ops.reduce import OF_NUMBERS
 from wavespec.ops.steps import Steps
 from wavespec.schema.ops import Elementwise
 from wavespec.schema.ops.elementwise import dtype_of_numbers, shared_dims
+from wavespec.targets.machine import Machine
 
 if TYPE_CHECKING:
     import torch
@@ -239,6 +242,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if op.get("fast"):
         meaning = replace(meaning, steps=_plain(word) if word in machine.approximations else FAST[word])
     if word in _QUOTIENTS and dtype.is_float and (dtype.bits < 32 or result.name in context.rounded):
+        if word == "div" and _divides_many(op, context):
+            context.fragments[result.name] = _by_reciprocals(op, context)
+            return
         meaning = replace(meaning, steps=_QUOTIENTS[word])  # what it may be off by is not in so few bits
     if word == "mul" and dtype.name in machine.packed_products and context.factors:
         # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
@@ -247,10 +253,48 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
     def piece(*values: Value) -> Value:
         wide = [build.cast(value, _computed(value, meaning), result.name) for value in values]
-        steps = Steps(build, wide[-1], result.name, close_powers=machine.close_powers, close_ratios=bool(machine.ratio))
+        steps = _steps(build, wide[-1], result.name, machine)
         return build.cast(meaning.steps(steps, *wide), dtype, result.name)
 
     context.fragments[result.name] = piecewise(context, operands, result, piece)
+
+
+def _divides_many(op: Op, context: ThreadContext) -> bool:
+    """Whether numbers of vector registers are divided by fewer ones, in a kernel that is not about products."""
+    value, divisor = op.operands
+    return (
+        context.machine.lanes == 1
+        and value.tile.dtype.name == divisor.tile.dtype.name == "f32"
+        and set(divisor.tile.dims) < set(op.result.tile.dims)
+        and not any(one.is_(MMA) for one in context.kernel.walk())
+    )
+
+
+def _by_reciprocals(op: Op, context: ThreadContext) -> tuple[Value, ...]:
+    """Quotients that may be off by two units in the last place: of each divisor one reciprocal, and two products for
+    each number. The second is with 1 but of divisors whose reciprocal is beyond f32, 2⁶⁴ of which has none beyond."""
+    build, (value, divisor), layout, name = context.build, op.operands, op.result.tile.layout, op.result.name
+    assert layout is not None
+    reciprocals, factors = list[Value](), list[Value]()
+    for one in context.fragments[divisor.name]:
+        steps = _steps(build, one, name, context.machine)
+        factor = steps("select_less", steps("abs", one), functions.SMALLEST_NORMAL, 2.0**64, 1.0)
+        reciprocals.append(steps("div", 1.0, steps("mul", one, factor)))
+        factors.append(factor)
+    operands = [
+        broadcast_fragments(build, tile, fragments, layout)
+        for tile, fragments in (
+            (value, context.fragments[value.name]),
+            (divisor, reciprocals),
+            (divisor, factors),
+        )
+    ]
+
+    def piece(x: Value, reciprocal: Value, factor: Value) -> Value:
+        steps = _steps(build, x, name, context.machine)
+        return steps("mul", steps("mul", x, reciprocal), factor)
+
+    return piecewise(context, operands, op.result, piece)
 
 
 def function_of(context: ThreadContext, function: str, *values: Value, fast: bool, hint: str) -> Value:
@@ -258,8 +302,16 @@ def function_of(context: ThreadContext, function: str, *values: Value, fast: boo
     machine, meaning = context.machine, MEANINGS[function]
     if fast:
         meaning = replace(meaning, steps=_plain(function) if function in machine.approximations else FAST[function])
-    steps = Steps(context.build, values[-1], hint, close_powers=machine.close_powers, close_ratios=bool(machine.ratio))
-    return meaning.steps(steps, *values)
+    return meaning.steps(_steps(context.build, values[-1], hint, machine), *values)
+
+
+def _steps(build: ThreadBuilder, like: Value, hint: str, machine: Machine) -> Steps:
+    has = {
+        "close_powers": machine.close_powers,
+        "close_ratios": bool(machine.ratio),
+        "scales": bool(machine.times_power),
+    }
+    return Steps(build, like, hint, **has)
 
 
 def _computed(value: Value, meaning: Meaning) -> DType:

@@ -33,13 +33,16 @@ LOG2_WIDE = (
 """log2(1 + f) / f for |f| <= 1/3, in f64."""
 _MANTISSA_BITS = 23
 _BITS_OF_4 = 0x40800000
-_SMALLEST_NORMAL, _LARGEST = 2.0**-126, 3.4028234663852886e38
+SMALLEST_NORMAL, _LARGEST = 2.0**-126, 3.4028234663852886e38
 
 
 def exp(steps: Steps, x: Value) -> Value:
     """``2ⁿ · 2ᶠ``: the product with log2(e) in one f32 would lose as many bits as n has."""
     if steps.close_powers:
         return _exp_in_reach(steps, x)
+    if steps.scales:
+        n, f = powers_of_e(steps, steps("minimum", x, 89.0))
+        return steps("times_power", steps.polynomial(f, *NEAR_POWER), n)
     n, f = powers_of_e(steps, steps("maximum", steps("minimum", x, 89.0), -176.0))  # beyond, infinity or 0
     return power_of_two(steps, n, f)
 
@@ -273,6 +276,8 @@ def scaled(steps: Steps, near: Value, n: Value) -> Value:
     """``near · 2ⁿ`` of a whole n from -254 to 250.  What n is beyond the exponents of f32 two factors with half of it
     each have; only the second can round.  Of -254 both are 0: what is 0 anyway, such as the weight of what a mask
     leaves out, is no number below the normal ones on the way, with which some CPUs are slow."""
+    if steps.scales:
+        return steps("times_power", near, n)
     word = steps.bits(steps("add", n, _ROUND), "i32")  # n in its low bits, below zeros that a shift to the right leaves
     half = steps("shr", word, 1)
     return steps("mul", steps("mul", near, _whole_power(steps, half)), _whole_power(steps, steps("sub", word, half)))
@@ -287,7 +292,7 @@ def _whole_power(steps: Steps, word: Value) -> Value:
 
 def octaves(steps: Steps, x: Value) -> tuple[Value, Value]:
     """``n``, whole, and ``f`` with ``x = 2ⁿ · (1 + f)`` and ``|f| <= 1/3``, of positive finite numbers."""
-    is_tiny = steps("lt", x, _SMALLEST_NORMAL)
+    is_tiny = steps("lt", x, SMALLEST_NORMAL)
     scaled = steps("where", is_tiny, steps("mul", x, 2.0**25), x)
     word = steps.bits(scaled, "i32")
     exponent = _octave(steps, word)

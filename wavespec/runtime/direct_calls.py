@@ -34,6 +34,9 @@ _NO_NUMBER: Final = object()
 
 _address: Final = Tensor.data_ptr
 _function_modes: Final[Callable[[], int]] = torch._C._len_torch_function_stack  # pyright: ignore
+_are_disabled: Final[Callable[[], bool]] = torch._C._is_torch_function_all_disabled  # pyright: ignore
+_Disabled: Final[Any] = torch._C.DisableTorchFunction  # pyright: ignore
+"""While the only mode is a default device, which asks at each function of a tensor, a µs each time."""
 _function_mode: Final[Callable[[int], object]] = torch._C._get_function_stack_at  # pyright: ignore
 _dispatch_modes: Final[Callable[[], int]] = torch._C._len_torch_dispatch_stack  # pyright: ignore
 _guard_of: Final[Callable[..., Any]] = cast(Any, torch)._C._dynamo.guards.TensorGuards
@@ -86,6 +89,9 @@ class DirectCalls:
 
         Errors: those of `ScalarArguments.words` for scalars, which are as a call passed them.
         """
+        if _function_modes() and not _are_disabled():
+            with _Disabled():
+                return self.new(*inputs, scalars=scalars) if _only_default_devices() else None
         known = self._find(self._read, inputs, scalars)
         if known is None:
             return None
@@ -115,6 +121,9 @@ class DirectCalls:
 
         Errors: as of `new`.
         """
+        if _function_modes() and not _are_disabled():
+            with _Disabled():
+                return _only_default_devices() and self.write(*tensors, scalars=scalars)
         known = self._find(self._written, tensors, scalars)
         if known is None:
             return False
@@ -135,8 +144,6 @@ class DirectCalls:
 
     def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...], scalars: tuple[Any, ...]) -> _Known | None:
         if _dispatch_modes() or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
-            return None
-        if _function_modes() and not _only_default_devices():
             return None
         try:
             place: tuple[Any, ...] | None = PLACE_OF.get(len(tensors), place_of_any)(tensors)

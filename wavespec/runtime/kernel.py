@@ -25,7 +25,8 @@ from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.cpu_features import choose_binary, cpu_features, for_processor
 from wavespec.runtime.cpu_launcher import CpuLauncher
 from wavespec.runtime.kernel_operator import call_in_graph
-from wavespec.runtime.launch_plan import make_plan
+from wavespec.runtime.large_pages import LEAST_BYTES, in_large_pages
+from wavespec.runtime.launch_plan import LaunchPlan, make_plan
 from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.runtime.scalars import Passed
 from wavespec.runtime.steps_launcher import StepsLauncher
@@ -174,7 +175,7 @@ class Kernel(Caller):
             plan,
             self._launcher(device, plan.member) if plan.workgroups else None,
             None if device.type == "cpu" else device.index,
-            self._empty,
+            self._empty_of(plan, len(inputs)),
             results,
             tuple(number for number, tensor in enumerate(self.artifact.outputs) if tensor.zeroed),
             plan.tensor_bytes(self.artifact.tensors),
@@ -195,6 +196,11 @@ class Kernel(Caller):
         for tensor in outputs:
             check_plain(f"{self.artifact.name}: argument 'out'", tensor, written=True)
         return tuple(tensor.resolve_neg() if isinstance(tensor, Tensor) else tensor for tensor in inputs)  # pyright: ignore
+
+    def _empty_of(self, plan: LaunchPlan, inputs: int) -> Callable[..., Tensor]:
+        """What makes the outputs of a call with this plan."""
+        is_large = max(plan.tensor_bytes(self.artifact.tensors)[inputs:], default=0) >= LEAST_BYTES
+        return in_large_pages(self._empty) if is_large and self._device_type == "cpu" else self._empty
 
     def _launcher(self, device: torch.device, member: int) -> Launcher:
         launcher = self._launchers[member].get(device)

@@ -41,6 +41,8 @@ class ScalarArguments:
         self._limited = any(one.least is not None or one.most is not None for one in parameters)
         self._rounds = any(one.dtype in _SMALL for one in parameters)
         self._shaping = tuple(number for number, one in enumerate(parameters) if one.shapes)
+        self._of_none: tuple[Any, ...] | None = None
+        """The numbers of calls that pass none, from the first one on."""
         self.shape = bool(self._shaping)
         """Whether sizes, assumptions or cases depend on one."""
         self._packed = struct.Struct("<" + "".join(FORMATS[one.dtype] for one in parameters))
@@ -66,12 +68,17 @@ class ScalarArguments:
 
     def named(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
         """The numbers of a call that passes some by name, with the defaults of the others; None for computed ones."""
+        if not given and self._of_none is not None:
+            return self._of_none
         for name in given.keys() - {*self._names}:
             raise self._lacks(name)
         for one in self.parameters:
             if one.default is None and one.computed is None and one.name not in given:
                 raise self._needs(one.name)
-        return self(*(given.get(one.name, one.default) for one in self.parameters))
+        numbers = self(*(given.get(one.name, one.default) for one in self.parameters))
+        if not given:
+            self._of_none = numbers
+        return numbers
 
     def chosen(self, **given: Any) -> tuple[Any, ...]:
         """The numbers of a call of a family, which has None for what it does not say: these kernels may lack some."""

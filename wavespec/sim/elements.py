@@ -102,6 +102,14 @@ def _quotient(a: Array, b: Array) -> Array:
     return (a - np.fmod(a, b)) // b
 
 
+def _times_power(near: Array, whole: Array) -> Array:
+    """0 of powers that no f32 has, whatever is multiplied; in f64, so that it is rounded once."""
+    with np.errstate(all="ignore"):
+        return np.where(whole < -150, 0.0, near.astype(np.float64) * np.exp2(whole.astype(np.float64))).astype(
+            near.dtype
+        )
+
+
 def _extreme(numpys: Callable[[Array, Array], Array], *, largest: bool) -> Callable[[Array, Array], Array]:
     """The larger or the smaller one, -0 below 0 as for machines, whose lanes agree on it; numpy takes either."""
 
@@ -137,6 +145,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "round": np.rint,
     "sqrt": np.sqrt,
     "exp2": _exp2,
+    "times_power": _times_power,
     "tanh": _tanh,
     "fma": _fma,
     "lt": np.less,
