@@ -8,15 +8,11 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-import yaml
-
 from wavespec.architecture import architecture
 from wavespec.targets.matrix_instruction import MatrixInstruction, instructions_of
 from wavespec.targets.names import TARGETS, target_of, variants_in
 from wavespec.targets.records import record
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""That of libyaml, where PyYAML has it, reads a target in a fifth of the time."""
+from wavespec.yaml_loader import read_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +371,7 @@ def variants(target: str) -> tuple[Machine, ...]:
     if target not in TARGETS:
         raise KeyError(target)
     text = (resources.files("wavespec.targets") / f"{target}.yaml").read_text(encoding="utf-8")
-    data: dict[str, Any] = _LOADER(text).get_single_data()
+    data: dict[str, Any] = read_data(text)
     rows: list[dict[str, Any]] = data.pop("variants", [{}])
     return tuple(_machine(target, {**data, **row}) for row in rows)
 

@@ -36,10 +36,9 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final, cast
 
-import yaml
-
 from wavespec.schema.plans.facts import FACTS, SIZES
 from wavespec.schema.plans.roles import Kind
+from wavespec.yaml_loader import read_data
 
 Entry = Mapping[str, Any]
 
@@ -122,9 +121,8 @@ def table_of(kind: Kind, target: str) -> Table | None:
 
 
 def _read(name: str) -> Mapping[str, Any]:
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where there is one: a fifth of the time
     text = (resources.files("wavespec.schema.plans") / "tables" / f"{name}.yaml").read_text("utf-8")
-    return loader(text).get_single_data()
+    return read_data(text)
 
 
 def _entries(written: Iterable[Entry], around: Entry | None = None) -> Iterator[Entry]:

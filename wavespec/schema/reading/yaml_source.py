@@ -16,13 +16,13 @@ import yaml
 from wavespec.diagnostics import Related, Source, Span, WavespecError, Where, quote
 from wavespec.schema.language.errors import NumberOutOfRange
 from wavespec.schema.language.expressions import INT64_MAX, INT64_MIN
+from wavespec.yaml_loader import LOADER
 
 LARGEST_FILE_BYTES = 2**20
 _DEEPEST = 32
 _MOST_NODES = 100_000
 _LONGEST_KEY = 256
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _CONSTANTS: dict[str, bool | float | None] = {
@@ -152,7 +152,7 @@ def plain_to_value(text: str) -> ScalarValue:
 
 def _events(text: str) -> Iterator[Any]:
     parse: Any = yaml.parse  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    yield from parse(text, Loader=_LOADER)
+    yield from parse(text, Loader=LOADER)
 
 
 def _refuse_unprintable(source: Source) -> None:
