@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from wavespec.diagnostics import WavespecError, Where, guess_hints, listing, name_hints, quote
 from wavespec.schema.language.names import name_problem
 from wavespec.schema.language.synonyms import dtype_hints, op_hints
+from wavespec.targets.names import VARIANTS
 
 LANGUAGE_PAGE = "docs/language.md"
 """Where every word of the language is documented."""
@@ -49,6 +50,14 @@ class UnknownDtype(WavespecError, code="unknown-dtype"):
 class UnknownTarget(WavespecError, code="unknown-target"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
         super().__init__(where, f"{quote(name)} is not a target.", hints=name_hints(name, allowed, "The targets are"))
+
+
+class UnknownVariant(WavespecError, code="unknown-variant"):
+    """A target has no such variant."""
+
+    def __init__(self, where: Where, name: str, target: str) -> None:
+        hints = name_hints(name, VARIANTS[target], "Its variants are")
+        super().__init__(where, f"{quote(name)} is not a variant of {target}.", hints=hints, about=[name])
 
 
 class UnknownValue(WavespecError, code="unknown-value"):
