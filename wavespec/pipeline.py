@@ -30,6 +30,7 @@ from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, function_to_module, module_to_binaries, thread_to_function
 from wavespec.ir.comparing import is_same
 from wavespec.ir.kernel import Kernel as IRKernel
+from wavespec.ir.thread_ops import BIND, ELEMENTWISE
 from wavespec.ir.tile_ops import DOT, MMA
 from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
@@ -90,7 +91,8 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
 
 
 class Stage(NamedTuple):
-    """A kernel after one stage; ``changed``: whether that did anything to it; ``machine``: as later ones see it."""
+    """A kernel after one stage; ``changed``: whether that did anything to it; ``machine``: as later ones, and behind
+    the last one the emitters, see it."""
 
     name: str
     kernel: IRKernel
@@ -99,8 +101,12 @@ class Stage(NamedTuple):
 
     def is_like(self, other: Stage) -> bool:
         """Whether all that follows is the same, up to the name of the machine, which is in messages."""
-        alike = replace(self.machine, variant=other.machine.variant)
-        return alike == other.machine and is_same(self.kernel, other.kernel)
+        return _is_alike(self.machine, other.machine) and is_same(self.kernel, other.kernel)
+
+
+def _is_alike(one: Machine, other: Machine) -> bool:
+    """Whether two variants differ in their names alone."""
+    return replace(one, variant=other.variant) == other
 
 
 def stages_of(spec: KernelSpec, machine: Machine) -> Iterator[Stage]:
@@ -126,6 +132,7 @@ def _first_stage(resolved: ResolvedKernel, timings: Timings) -> IRKernel:
 def _stages(kernel: IRKernel, machine: Machine, timings: Timings) -> Iterator[Stage]:
     """What follows from the first stage, which is the same for all machines of a target."""
     check_arguments(kernel, machine)
+    whole = machine
     yield Stage(FIRST_STAGE, kernel, True, machine)
     held = ENSURES
     for one in PASSES:
@@ -136,7 +143,15 @@ def _stages(kernel: IRKernel, machine: Machine, timings: Timings) -> Iterator[St
             verify(kernel)
         if one.name == _LAST_OF_TILES:
             machine = machine.narrowed(_instructions(kernel, machine))
+        if one is PASSES[-1]:
+            machine = _written_for(machine, whole, kernel)
         yield Stage(one.name, kernel, kernel is not before, machine)
+
+
+def _written_for(narrowed: Machine, whole: Machine, kernel: IRKernel) -> Machine:
+    """The machine as the emitters of a kernel after all passes see it."""
+    powers = any(op.is_(ELEMENTWISE) and op["function"] == "exp2" for op in kernel.walk())
+    return narrowed.written_for(whole, powers=powers, places=any(op.is_(BIND) for op in kernel.walk()))
 
 
 def _instructions(kernel: IRKernel, machine: Machine) -> set[str]:
@@ -152,11 +167,21 @@ def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) 
 
 
 class _Made(NamedTuple):
-    """The last stage at the level of tiles, and what was made of it."""
+    """The last stage at the level of tiles, the last one at that of lanes, and the functions that were written of it,
+    each for a machine as the emitters see it."""
 
     tile: Stage
-    thread: IRKernel
-    function: KernelFunction
+    last: Stage
+    functions: list[tuple[Machine, KernelFunction]]
+
+    def function_for(self, machine: Machine) -> KernelFunction:
+        """That for a variant whose last stage at the level of tiles is like this one's."""
+        seen = _written_for(self.last.machine, machine, self.last.kernel)
+        known = next((function for one, function in self.functions if _is_alike(one, seen)), None)
+        if known is None:
+            known = _function(self.last.kernel, replace(seen, variant=machine.variant))
+            self.functions.append((seen, known))
+        return known
 
 
 class Variants:
@@ -176,9 +201,10 @@ class Variants:
         timings = timings or Timings()
         with naming_target(self._target), without_collecting():
             made = self._made_for(machine, timings)
-            interface = launch_interface(made.thread, machine, self._resolved)
-            module = timings.run("mlir", lambda: function_to_module(made.function, machine, interface))
-            return _checked(module, made.thread, machine)
+            function = timings.run("mlir", lambda: made.function_for(machine))
+            interface = launch_interface(made.last.kernel, machine, self._resolved)
+            module = timings.run("mlir", lambda: function_to_module(function, machine, interface))
+            return _checked(module, made.last.kernel, machine)
 
     def _made_for(self, machine: Machine, timings: Timings) -> _Made:
         if self._first is None:
@@ -189,8 +215,7 @@ class Variants:
             if one.tile.is_like(tile):
                 return one
         (last,) = deque(stages, maxlen=1)  # kernels on the way are gone as soon as the next one is there
-        function = timings.run("mlir", lambda: _function(last.kernel, last.machine))
-        self._made.append(_Made(tile, last.kernel, function))
+        self._made.append(_Made(tile, last, []))
         return self._made[-1]
 
 
