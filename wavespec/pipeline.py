@@ -150,8 +150,9 @@ def _stages(kernel: IRKernel, machine: Machine, timings: Timings) -> Iterator[St
 
 def _written_for(narrowed: Machine, whole: Machine, kernel: IRKernel) -> Machine:
     """The machine as the emitters of a kernel after all passes see it."""
-    powers = any(op.is_(ELEMENTWISE) and op["function"] == "exp2" for op in kernel.walk())
-    return narrowed.written_for(whole, powers=powers, places=any(op.is_(BIND) for op in kernel.walk()))
+    found = [op for op in kernel.walk() if op.is_(BIND | ELEMENTWISE)]
+    powers = any(op.is_(ELEMENTWISE) and op["function"] == "exp2" for op in found)
+    return narrowed.written_for(whole, powers=powers, places=any(op.is_(BIND) for op in found))
 
 
 def _instructions(kernel: IRKernel, machine: Machine) -> set[str]:
