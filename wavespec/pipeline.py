@@ -30,14 +30,12 @@ from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, function_to_module, module_to_binaries, thread_to_function
 from wavespec.ir.comparing import is_same
 from wavespec.ir.kernel import Kernel as IRKernel
-from wavespec.ir.thread_ops import BIND, ELEMENTWISE
-from wavespec.ir.tile_ops import DOT, MMA
 from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.check_shared import check_shared
 from wavespec.lower.contracts import are_checked
 from wavespec.lower.limit_code import check_lines, too_much_code
-from wavespec.lower.multiply_in_pairs import pairing_instruction
+from wavespec.lower.narrowed_machine import differ_in_name, narrowed_for, written_for
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
 from wavespec.lower.tile_to_thread import TileToThread
@@ -101,12 +99,7 @@ class Stage(NamedTuple):
 
     def is_like(self, other: Stage) -> bool:
         """Whether all that follows is the same, up to the name of the machine, which is in messages."""
-        return _is_alike(self.machine, other.machine) and is_same(self.kernel, other.kernel)
-
-
-def _is_alike(one: Machine, other: Machine) -> bool:
-    """Whether two variants differ in their names alone."""
-    return replace(one, variant=other.variant) == other
+        return differ_in_name(self.machine, other.machine) and is_same(self.kernel, other.kernel)
 
 
 def stages_of(spec: KernelSpec, machine: Machine) -> Iterator[Stage]:
@@ -142,24 +135,10 @@ def _stages(kernel: IRKernel, machine: Machine, timings: Timings) -> Iterator[St
         if one is PASSES[-1] and not are_checked():  # else it was verified after each pass
             verify(kernel)
         if one.name == _LAST_OF_TILES:
-            machine = machine.narrowed(_instructions(kernel, machine))
+            machine = narrowed_for(kernel, machine)
         if one is PASSES[-1]:
-            machine = _written_for(machine, whole, kernel)
+            machine = written_for(kernel, machine, whole)
         yield Stage(one.name, kernel, kernel is not before, machine)
-
-
-def _written_for(narrowed: Machine, whole: Machine, kernel: IRKernel) -> Machine:
-    """The machine as the emitters of a kernel after all passes see it."""
-    found = [op for op in kernel.walk() if op.is_(BIND | ELEMENTWISE)]
-    powers = any(op.is_(ELEMENTWISE) and op["function"] == "exp2" for op in found)
-    return narrowed.written_for(whole, powers=powers, places=any(op.is_(BIND) for op in found))
-
-
-def _instructions(kernel: IRKernel, machine: Machine) -> set[str]:
-    """Those of products, and what sums of products may become."""
-    used = {op["instruction"].partition(":")[0] for op in kernel.walk() if op.is_(MMA, DOT)}
-    row = pairing_instruction(kernel, machine) if not used else None
-    return used if row is None else {row.name}
 
 
 def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) -> EmittedModule:
@@ -177,8 +156,8 @@ class _Made(NamedTuple):
 
     def function_for(self, machine: Machine) -> KernelFunction:
         """That for a variant whose last stage at the level of tiles is like this one's."""
-        seen = _written_for(self.last.machine, machine, self.last.kernel)
-        known = next((function for one, function in self.functions if _is_alike(one, seen)), None)
+        seen = written_for(self.last.kernel, self.last.machine, machine)
+        known = next((function for one, function in self.functions if differ_in_name(one, seen)), None)
         if known is None:
             known = _function(self.last.kernel, replace(seen, variant=machine.variant))
             self.functions.append((seen, known))
