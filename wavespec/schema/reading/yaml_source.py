@@ -122,7 +122,11 @@ def yaml_to_nodes(text: str, file: str) -> tuple[Node, list[WavespecError]]:
         mark = error.problem_mark or error.context_mark
         span = _span(source, mark, mark) if mark else start
         context = f" {error.context}" if error.context else ""
-        raise MalformedYaml(span, f"This is not YAML: {error.problem or 'unreadable'}{context}.") from None
+        line = source.lines[span.line - 1] if span.line <= len(source.lines) else ""
+        is_tab = line[span.column - 1 : span.column] == "\t"
+        hints = ["Indent by spaces: YAML has no tabs there."] if is_tab else []
+        message = f"This is not YAML: {error.problem or 'unreadable'}{context}."
+        raise MalformedYaml(span, message, hints=hints) from None
     except yaml.YAMLError as error:
         raise MalformedYaml(start, f"This is not YAML: {quote(str(error))}.") from None
     if builder.root is None:
