@@ -28,13 +28,6 @@ def test_a_pass_that_looks_for_what_is_not_there_is_no_end_of_the_kernels(
     assert isinstance(caught.value, StopIteration) or isinstance(caught.value.__cause__, StopIteration)
 
 
-def test_a_variant_that_there_is_not_is_a_mistake_of_its_spec_alone(tmp_path: Path) -> None:
-    cases = "cpu: {params: {BLOCK_M: 24}, cases: [{when: [M <= 8], variants: [x86_64_v5]}]}"
-    wrong = SMALL.replace("cpu: {params: {BLOCK_M: 24}}", cases)
-    (first,), second = check_builds([loads(wrong), loads(SMALL)], ["cpu"], cache=CompileCache(tmp_path))
-    assert first.code == "unknown-variant" and not second
-
-
 TRACE = """
 apiVersion: wavespec/v1
 kind: Kernel

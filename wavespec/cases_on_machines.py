@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.schema.cases import TargetCase, cases_for_target
 from wavespec.schema.language.models import KernelSpec
-from wavespec.targets.machine import Machine, variants
-
-
-class NoSuchVariant(WavespecError, code="unknown-variant"):
-    """A case is for a variant that its target does not have."""
-
-    def __init__(self, where: Where, name: str, target: str, known: Sequence[str]) -> None:
-        hints = name_hints(name, known, "Its variants are")
-        super().__init__(where, f"{quote(name)} is not a variant of {target}.", hints=hints, about=[name])
+from wavespec.targets.machine import Machine
 
 
 def machines_of(case: TargetCase, chosen: Sequence[Machine]) -> tuple[Machine, ...]:
-    """Those of some variants of a target that have the case.
-
-    Errors: ``unknown-variant`` at the name in the case.
-    """
+    """Those of some variants of a target that have the case."""
     if case.case is None or not case.case.variants:
         return tuple(chosen)
-    target = chosen[0].target
-    known = [one.variant for one in variants(target)]
-    for number, name in enumerate(case.case.variants):
-        if name not in known:
-            raise NoSuchVariant(case.case.where("variants", number), name, target, known)
     return tuple(one for one in chosen if one.variant in case.case.variants)
 
 

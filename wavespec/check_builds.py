@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import chain, groupby
 
 from wavespec.cache import CompileCache, cache_key
-from wavespec.cases_on_machines import NoSuchVariant, machines_of
+from wavespec.cases_on_machines import machines_of
 from wavespec.diagnostics import Diagnostic, WavespecError, enumeration
 from wavespec.pipeline import Variants, part_key, spec_digest
 from wavespec.schema import KernelSpec
@@ -56,32 +56,14 @@ def check_builds(
     A mistake that several targets find is there once, with a note that names them.
     """
     cache = cache or CompileCache()
-    parts, refused = _parts_of_all(specs, targets)
+    parts = [_parts(spec, targets) for spec in specs]
     every = {part.key: part for one in parts for part in one}
     missing = {key: part for key, part in every.items() if cache.get(key) != _RIGHT}
     found = dict(zip(missing, _problems_of(list(missing.values()), workers), strict=True))
     for key, problems in found.items():
         if not problems:
             cache.put(key, _RIGHT)
-    return [
-        refused.get(number) or _merged(spec, one, found)
-        for number, (spec, one) in enumerate(zip(specs, parts, strict=True))
-    ]
-
-
-def _parts_of_all(
-    specs: Sequence[KernelSpec], targets: Sequence[str]
-) -> tuple[list[list[Part]], dict[int, tuple[Diagnostic, ...]]]:
-    """The parts of each; none of those that name a variant that there is not, whose mistakes are there by number."""
-    parts: list[list[Part]] = []
-    refused: dict[int, tuple[Diagnostic, ...]] = {}
-    for number, spec in enumerate(specs):
-        try:
-            parts.append(_parts(spec, targets))
-        except NoSuchVariant as error:
-            parts.append([])
-            refused[number] = error.diagnostics
-    return parts, refused
+    return [_merged(spec, one, found) for spec, one in zip(specs, parts, strict=True)]
 
 
 def _parts(spec: KernelSpec, targets: Sequence[str]) -> list[Part]:

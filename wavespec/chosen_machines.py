@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from wavespec.diagnostics import WavespecError, Where, name_hints, quote, raise_all
-from wavespec.schema.language.errors import UnknownTarget
-from wavespec.targets.machine import Machine, machines, variants
-from wavespec.targets.names import TARGETS
-
-
-class UnknownVariant(WavespecError, code="unknown-variant"):
-    """A target has no such variant."""
-
-    def __init__(self, where: Where, name: str, target: str, known: Iterable[str]) -> None:
-        hints = name_hints(name, known, "Its variants are")
-        super().__init__(where, f"{quote(name)} is not a variant of {target}.", hints=hints)
+from wavespec.diagnostics import WavespecError, Where, raise_all
+from wavespec.schema.language.errors import UnknownTarget, UnknownVariant
+from wavespec.targets.machine import Machine, machines
+from wavespec.targets.names import TARGETS, VARIANTS
 
 
 def chosen_machines(target: str) -> tuple[Machine, ...]:
@@ -34,6 +26,5 @@ def wrong_names(name: str, where: Where, allowed: Sequence[str]) -> list[Wavespe
     target, colon, names = name.partition(":")
     if target not in allowed or (colon and target not in TARGETS):
         return [UnknownTarget(where, name, allowed)]
-    known = [machine.variant for machine in variants(target)] if colon else []
-    wrong = [one for one in names.split("+") if one not in known] if colon else []
-    return [UnknownVariant(where, one, target, known) for one in wrong]
+    wrong = [one for one in names.split("+") if one not in VARIANTS[target]] if colon else []
+    return [UnknownVariant(where, one, target) for one in wrong]

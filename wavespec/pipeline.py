@@ -30,13 +30,12 @@ from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, function_to_module, module_to_binaries, thread_to_function
 from wavespec.ir.comparing import is_same
 from wavespec.ir.kernel import Kernel as IRKernel
-from wavespec.ir.tile_ops import DOT, MMA
 from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.check_shared import check_shared
 from wavespec.lower.contracts import are_checked
 from wavespec.lower.limit_code import check_lines, too_much_code
-from wavespec.lower.multiply_in_pairs import pairing_instruction
+from wavespec.lower.narrowed_machine import differ_in_name, narrowed_for, written_for
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
 from wavespec.lower.tile_to_thread import TileToThread
@@ -90,7 +89,8 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
 
 
 class Stage(NamedTuple):
-    """A kernel after one stage; ``changed``: whether that did anything to it; ``machine``: as later ones see it."""
+    """A kernel after one stage; ``changed``: whether that did anything to it; ``machine``: as later ones, and behind
+    the last one the emitters, see it."""
 
     name: str
     kernel: IRKernel
@@ -99,8 +99,7 @@ class Stage(NamedTuple):
 
     def is_like(self, other: Stage) -> bool:
         """Whether all that follows is the same, up to the name of the machine, which is in messages."""
-        alike = replace(self.machine, variant=other.machine.variant)
-        return alike == other.machine and is_same(self.kernel, other.kernel)
+        return differ_in_name(self.machine, other.machine) and is_same(self.kernel, other.kernel)
 
 
 def stages_of(spec: KernelSpec, machine: Machine) -> Iterator[Stage]:
@@ -126,6 +125,7 @@ def _first_stage(resolved: ResolvedKernel, timings: Timings) -> IRKernel:
 def _stages(kernel: IRKernel, machine: Machine, timings: Timings) -> Iterator[Stage]:
     """What follows from the first stage, which is the same for all machines of a target."""
     check_arguments(kernel, machine)
+    whole = machine
     yield Stage(FIRST_STAGE, kernel, True, machine)
     held = ENSURES
     for one in PASSES:
@@ -135,15 +135,10 @@ def _stages(kernel: IRKernel, machine: Machine, timings: Timings) -> Iterator[St
         if one is PASSES[-1] and not are_checked():  # else it was verified after each pass
             verify(kernel)
         if one.name == _LAST_OF_TILES:
-            machine = machine.narrowed(_instructions(kernel, machine))
+            machine = narrowed_for(kernel, machine)
+        if one is PASSES[-1]:
+            machine = written_for(kernel, machine, whole)
         yield Stage(one.name, kernel, kernel is not before, machine)
-
-
-def _instructions(kernel: IRKernel, machine: Machine) -> set[str]:
-    """Those of products, and what sums of products may become."""
-    used = {op["instruction"].partition(":")[0] for op in kernel.walk() if op.is_(MMA, DOT)}
-    row = pairing_instruction(kernel, machine) if not used else None
-    return used if row is None else {row.name}
 
 
 def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) -> EmittedModule:
@@ -152,11 +147,21 @@ def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) 
 
 
 class _Made(NamedTuple):
-    """The last stage at the level of tiles, and what was made of it."""
+    """The last stage at the level of tiles, the last one at that of lanes, and the functions that were written of it,
+    each for a machine as the emitters see it."""
 
     tile: Stage
-    thread: IRKernel
-    function: KernelFunction
+    last: Stage
+    functions: list[tuple[Machine, KernelFunction]]
+
+    def function_for(self, machine: Machine) -> KernelFunction:
+        """That for a variant whose last stage at the level of tiles is like this one's."""
+        seen = written_for(self.last.kernel, self.last.machine, machine)
+        known = next((function for one, function in self.functions if differ_in_name(one, seen)), None)
+        if known is None:
+            known = _function(self.last.kernel, replace(seen, variant=machine.variant))
+            self.functions.append((seen, known))
+        return known
 
 
 class Variants:
@@ -176,9 +181,10 @@ class Variants:
         timings = timings or Timings()
         with naming_target(self._target), without_collecting():
             made = self._made_for(machine, timings)
-            interface = launch_interface(made.thread, machine, self._resolved)
-            module = timings.run("mlir", lambda: function_to_module(made.function, machine, interface))
-            return _checked(module, made.thread, machine)
+            function = timings.run("mlir", lambda: made.function_for(machine))
+            interface = launch_interface(made.last.kernel, machine, self._resolved)
+            module = timings.run("mlir", lambda: function_to_module(function, machine, interface))
+            return _checked(module, made.last.kernel, machine)
 
     def _made_for(self, machine: Machine, timings: Timings) -> _Made:
         if self._first is None:
@@ -189,8 +195,7 @@ class Variants:
             if one.tile.is_like(tile):
                 return one
         (last,) = deque(stages, maxlen=1)  # kernels on the way are gone as soon as the next one is there
-        function = timings.run("mlir", lambda: _function(last.kernel, last.machine))
-        self._made.append(_Made(tile, last.kernel, function))
+        self._made.append(_Made(tile, last, []))
         return self._made[-1]
 
 

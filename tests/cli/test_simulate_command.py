@@ -18,6 +18,7 @@ from wavespec.pipeline import lower
 from wavespec.schema import load
 from wavespec.sim.reference import reference
 
+SPECS = Path(__file__).parents[2] / "specs"
 LINES = {text.strip(): f"{number}:" for number, text in enumerate(SMALL.splitlines(), 1)}
 X, Y, WRITE = LINES["- x: {read: a}"], LINES["- y: {read: b}"], LINES["- {write: loop.acc, to: c}"]
 SCATTER = """\
@@ -158,10 +159,10 @@ def test_sizes_keep_what_the_spec_promises(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "small.wave.yaml").write_text(text)
     monkeypatch.setattr(simulate, "MOST_OPERATIONS", 200)
     one = simulate.Simulator(load(tmp_path / "small.wave.yaml"), "gfx942", {})
-    ((_, sizes),) = one.sizes([{"M": 64, "N": 64, "K": 4096}], is_asked=False, one_workgroup=False)
+    ((_, sizes),) = one.sizes([{"M": 64, "N": 64, "K": 4096}], is_asked=False)
     assert sizes["K"] == 128 and sizes["M"] < 64
     with pytest.raises(simulate.BadSize, match=r"K=64 breaks the assumption 'K >= 4 \* BLOCK_M'"):
-        one.sizes([{"M": 64, "N": 64, "K": 64}], is_asked=True, one_workgroup=False)
+        one.sizes([{"M": 64, "N": 64, "K": 64}], is_asked=True)
 
 
 @pytest.mark.parametrize("target", ["gfx942", "sm_90"])
@@ -184,7 +185,7 @@ def test_waves_with_roles_stop_each_at_its_own_time() -> None:
     one, at = simulate.Simulator(spec, "sm_90", {}), BreakAt("acc", step=1)
     stop_at = at.stop_at(one, sizes)
     _, found = one.call(sizes, random_inputs(spec, sizes, 0, "cpu"), stop_at)
-    stops, kernel = at.seen(stop_at), one.kernel(sizes)
+    stops, kernel = at.seen(stop_at), stop_at.kernel
     assert [stop.first // kernel.lanes for stop in stops] == list(range(kernel.wave_count))
     assert not [one for one in found if one.is_error]
 
@@ -204,7 +205,9 @@ def test_the_table_is_cut_and_a_lane_is_whole(wavespec: Command, small: Path) ->
     result = wavespec(*options, "--break", "acc", "--step", "1")
     first, place, wave, head, *rows, last = result.out.splitlines()
     assert (result.code, first) == (0, "small on gfx942, simulated, M=40 N=24 K=64: stopped")
-    assert place.startswith("  behind 'mma' of 'acc' at small.wave.yaml:") and place.endswith("workgroup 0: at_K=32")
+    assert place.startswith("  behind 'mma' of 'acc' at small.wave.yaml:") and place.endswith(
+        "workgroup 0 of small: at_K=32"
+    )
     assert wave == "  wave 0" and head.split()[0] == "lane"
     assert [row.split()[0] for row in rows] == [str(lane) for lane in range(8)]
     assert last == "    … 56 more lanes and 8 more registers: '--lane N' shows one lane whole"
@@ -212,6 +215,24 @@ def test_the_table_is_cut_and_a_lane_is_whole(wavespec: Command, small: Path) ->
     assert "(@c at [33, 4])" in whole and re.search(r"\(@c at (outside|\[33, 20\])\)", whole)
     data = wavespec(*options, "--break", "acc", "--lane", "3", "--json").data["results"][0]
     assert data["verdict"] == "stopped" and list(data["stops"][0]["registers"]["acc.20"]) == ["3"]
+
+
+PARTS = ("run", SPECS / "linear_i4.wave.yaml", "--simulate", "--member", "T=bf16")
+PARTS = (*PARTS, "--dim", "M=33", "--dim", "N=16", "--dim", "K=128", "--break")
+
+
+def test_any_kernel_of_a_call_can_be_stopped(wavespec: Command) -> None:
+    """Weights are decoded by a kernel that runs first; what is read of `w` is none of the last one."""
+    first = wavespec(*PARTS, "w_tile", "--json").data["results"][0]
+    assert first["verdict"] == "stopped" and {one["kernel"] for one in first["stops"]} == {"linear_i4_weight"}
+    last = wavespec(*PARTS, "x_tile")
+    assert last.code == 0 and "workgroup 0 of linear_i4" in last.out and "linear_i4_weight" not in last.out
+    chosen = wavespec(*PARTS, "weight", "--kernel", "linear_i4_weight").out
+    assert "workgroup 0 of linear_i4_weight" in chosen
+    wrong = wavespec(*PARTS, "x_tile", "--kernel", "linear_i4_weight")
+    assert wrong.code == 2 and "error[no-such-place]" in wrong.err
+    unknown = wavespec(*PARTS, "x_tile", "--kernel", "linear_i4_weights")
+    assert unknown.code == 2 and "Did you mean 'linear_i4_weight'?" in unknown.err
 
 
 @pytest.mark.parametrize(

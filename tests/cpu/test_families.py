@@ -192,7 +192,7 @@ def test_wrong_size_or_rank_says_what_there_is(scores: ModuleType) -> None:
     q = torch.zeros(8, 96).half()
     with pytest.raises(ArgumentError, match=r"scores: the size D is 96, expected 64 or 128\."):
         scores.scores(q, q, half=0)
-    with pytest.raises(ArgumentError, match=r"scores: argument 'q' has 1 dims, but D is its dim 1\."):
+    with pytest.raises(ArgumentError, match=r"scores: argument 'q' has 1 dim, but D is its dim 1\."):
         scores.scores(q[0], q, half=0)
 
 

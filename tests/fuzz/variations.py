@@ -13,13 +13,14 @@ from typing import Any, Final, cast
 import yaml
 
 from tests.kernels import Sizes, Subject, subjects
-from tests.sim.plan_variations import LOADER, Varied, variation
+from tests.sim.plan_variations import Varied, variation
 from wavespec.runtime.cpu_features import cpu_features
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.expressions import EvaluationError
 from wavespec.schema.resolve import complete_sizes, resolve_params
 from wavespec.schema.resolved import ResolvedKernel
 from wavespec.targets.machine import Machine, machines
+from wavespec.yaml_loader import read_data
 
 _MOST_WORK = 150_000
 """Product of the sizes of dims, which is what a simulator has to do."""
@@ -53,7 +54,7 @@ class Drawn:
         def choose(some: Sequence[Any]) -> Any:
             return some[0] if random.random() < closeness else random.choice(some)
 
-        tree: Tree = yaml.load(variation(self.subject, target, choose).text, Loader=LOADER)
+        tree: Tree = read_data(variation(self.subject, target, choose).text)
         _change_types([tree["tensors"], tree["graph"]], self.types)
         for change in (_order, _vectors):
             if random.random() < 0.2 * (1 - closeness):

@@ -39,7 +39,7 @@ def test_wrong_types(inputs: list[Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ([_A, _B[0]], "gemm: argument 'b' has 1 dims [64], expected 2: [N, K]."),
+        ([_A, _B[0]], "gemm: argument 'b' has 1 dim [64], expected 2: [N, K]."),
         ([_A, _B[:, :48]], "gemm: argument 'b' has K = 48 in dim 1, but 'a' has K = 64 in dim 1."),
         ([_A, _B.to("meta")], "gemm: argument 'b' is on meta, but 'a' is on cpu."),
         (

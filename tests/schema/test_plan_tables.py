@@ -74,7 +74,12 @@ def test_entries_have_what_their_groups_say_and_are_two_for_most_rows(small: dic
 
 @pytest.mark.parametrize(
     ("part", "value", "word"),
-    [("when", ["colums <= 4"], "colums"), ("tile", {"rows": 4, "row": 4}, "row"), ("mna", "lanes", "mna")],
+    [
+        ("when", ["colums <= 4"], "colums"),
+        ("tile", {"rows": 4, "row": 4}, "row"),
+        ("mna", "lanes", "mna"),
+        ("variants", ["x86_64_v5"], "x86_64_v5"),
+    ],
 )
 def test_a_word_that_means_nothing_is_an_error(small: dict[str, Any], part: str, value: object, word: str) -> None:
     small["cpu"]["every"][0][part] = value

@@ -24,6 +24,7 @@ from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.reference import numbers_of_scalars
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
+from wavespec.yaml_loader import read_data
 
 T = TypeVar("T")
 Choose = Callable[[Sequence[T]], T]
@@ -51,8 +52,6 @@ WORKGROUPS: tuple[dict[str, Any], ...] = (
     {"persistent": True, "cluster": 2},
 )
 _TURNS = {"waves": {"producers": 1, "order": "ping_pong"}, "workgroups": {"persistent": True}}
-LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Libyaml's, where that is there: it takes a tenth of the time."""
 _FACTORS = (1, 1, 1, 1, 2, 4, 8, 0.5, 0.5, 0.25, 0.125)
 
 
@@ -148,7 +147,7 @@ def _base(subject: Subject, target: str) -> str:
 
 def variation(subject: Subject, target: str, choose: Choose[Any]) -> Variation:
     """One of the kernel for all sizes."""
-    spec = yaml.load(_base(subject, target), Loader=LOADER)
+    spec = read_data(_base(subject, target))
     spec.pop("targets", None)
     meant = str([spec[part] for part in ("dims", "tensors", "graph")])
     for name, value in spec.get("params", {}).items():

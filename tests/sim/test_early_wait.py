@@ -84,10 +84,20 @@ def test_a_mistake_is_found(name: str) -> None:
     assert not found.isdisjoint(kinds), found
 
 
-@pytest.mark.parametrize(
-    "text", [BIASED.replace("SCHEDULE", EARLY), hopper_gemm(schedule=EARLY).text], ids=["nothing told", "one product"]
-)
-def test_waits_that_cannot_be_early_are_refused(text: str) -> None:
+REFUSED = {
+    "nothing told": BIASED.replace("SCHEDULE", EARLY),
+    "one product": hopper_gemm(schedule=EARLY).text,
+    "a loop around, whose arithmetic was taken for that of a step": hopper_gemm(schedule=PERSISTENT).text.replace(
+        "- {write: k_loop.acc, to: c}", "- half: 0.5 * k_loop.acc\n  - {write: half, to: c}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_waits_that_cannot_be_early_are_refused(name: str) -> None:
+    text = REFUSED[name]
     error = refusal(text)
     (diagnostic,) = error.diagnostics
     assert error.code == "no-early-wait" and diagnostic.span
+    line, column = diagnostic.span.line, diagnostic.span.column
+    assert text.splitlines()[line - 1][column - 1 :].startswith("early_wait: true")

@@ -9,6 +9,7 @@ import pytest
 from wavespec.pipeline import best_variant
 from wavespec.targets import TARGETS, machines
 from wavespec.targets.machine import same_everywhere, variants
+from wavespec.targets.names import VARIANTS
 
 CPUS = variants("cpu")
 
@@ -21,6 +22,10 @@ def of(architecture: str, *, by_name: bool = False) -> list[str]:
     """Those of an architecture, and of them, with ``by_name``, those that builds have to name."""
     own = [machine for machine in CPUS if machine.architecture == architecture]
     return [machine.variant for machine in own if by_name or not machine.by_name]
+
+
+def test_who_reads_specs_knows_the_names_of_variants() -> None:
+    assert {target: tuple(one.variant for one in variants(target)) for target in TARGETS} == VARIANTS
 
 
 @pytest.mark.parametrize(("here", "expected"), [("x86_64", "x86_64"), ("aarch64", "aarch64"), ("riscv64", "x86_64")])

@@ -84,6 +84,14 @@ Step = Annotated[int, typer.Option(min=0, help="With --break: how often to pass 
 InWorkgroup = Annotated[int, typer.Option("--workgroup", min=0, help="With --break: which workgroup.")]
 Wave = Annotated[int | None, typer.Option(min=0, help="With --break: which wave.", show_default="all")]
 Lane = Annotated[int | None, typer.Option(min=0, help="With --break: which lane.", show_default="the first ones")]
+InKernel = Annotated[
+    str,
+    typer.Option(
+        "--kernel",
+        metavar="NAME",
+        help="With --break: which of the kernels that a call runs; the last one with the place.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")]
 
 
@@ -124,19 +132,21 @@ def run(
     workgroup: InWorkgroup = 0,
     wave: Wave = None,
     lane: Lane = None,
+    in_kernel: InKernel = "",
     json: Json = False,
 ) -> None:
     """Build a spec, run it on random tensors or those of files, or simulate that, and compare with the reference."""
     failures.MODE.json = json
     found: list[tuple[str, list[dict[str, Any]]]] = []
-    selected = {"--step": step, "--workgroup": workgroup, "--wave": wave is not None, "--lane": lane is not None}
+    selected = {"--step": step, "--workgroup": workgroup, "--kernel": in_kernel}
+    selected |= {"--wave": wave is not None, "--lane": lane is not None}
     _check_together(simulate, break_, [option for option, is_used in selected.items() if is_used], strided, debug)
     asked = _asked(spec, dim, scalar, input, member, target)
     if simulate:
         from wavespec.cli.simulated_run import simulated
         from wavespec.cli.stops import BreakAt
 
-        at = BreakAt(break_, step, workgroup, wave, lane) if break_ else None
+        at = BreakAt(break_, step, workgroup, wave, lane, in_kernel) if break_ else None
         how = {"is_asked": bool(dim or input), "is_printed": not json, "are_checked": check_bounds}
         finish([(one.spec.name, simulated(one, target, seed, at, **how)) for one in asked], target, json)
         return

@@ -65,18 +65,17 @@ def show(
 
 def machine_of(target: str, variant: str) -> Machine:
     """The variant called `variant`; the best one for this machine where that is empty."""
-    from wavespec.chosen_machines import UnknownVariant
     from wavespec.pipeline import best_variant
+    from wavespec.schema.language.errors import UnknownVariant
     from wavespec.targets.machine import variants
     from wavespec.targets.names import target_of
 
     if not variant:
         return best_variant(target)
-    every = variants(target_of(target))
-    for machine in every:
+    for machine in variants(target_of(target)):
         if machine.variant == variant:
             return machine
-    raise UnknownVariant("--variant", variant, target, [machine.variant for machine in every])
+    raise UnknownVariant("--variant", variant, target_of(target))
 
 
 def stage_text(spec: KernelSpec, machine: Machine, stage: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -26,6 +26,7 @@ from wavespec.sim.simt import numbers_of_call, simulate, strands_of
 from wavespec.sim.stops import StopAt
 from wavespec.sim.tensors import elements_to_tensor, tensor_to_elements
 
+EndsIn = Callable[[dict[str, int]], int]
 MOST_OPERATIONS = 200_000
 """Of all workgroups: some ten to forty seconds."""
 
@@ -55,55 +56,58 @@ class Simulator:
         """Of the spec."""
         return self.spec.span.file if self.spec.span else ""
 
-    def kernel(self, sizes: Mapping[str, int]) -> Kernel:
-        """What writes the results of a call of these sizes, after all passes."""
-        return self._kernels(sizes)[-1]
-
-    def _kernels(self, sizes: Mapping[str, int]) -> tuple[Kernel, ...]:
-        """All that a call runs, one after another."""
+    def kernels(self, sizes: Mapping[str, int]) -> tuple[Kernel, ...]:
+        """All that a call of these sizes runs, one after another, after all passes; the last one writes the results."""
         number = self._cases.index(case := self._case(sizes))
         if number not in self._lowered:
             with naming_case(case):
                 self._lowered[number] = tuple(lower(one, self.machine) for one in case.kernels)
         return self._lowered[number]
 
-    def workgroups(self, sizes: Mapping[str, int]) -> int:
-        """How many of them a call launches."""
-        kernel = self.kernel(sizes)
-        numbers = numbers_of_call(kernel, {}, self._in_case(sizes), self._numbers(sizes))
+    def workgroups(self, sizes: Mapping[str, int], number: int = -1) -> int:
+        """How many of them a call launches of one of its kernels."""
+        kernel = self.kernels(sizes)[number]
+        numbers = numbers_of_call(kernel, {}, self._sizes_of(number, sizes), self._numbers(sizes))
         return math.prod(int(extent.evaluate(numbers)) for extent in kernel.grid)
 
     def call(
         self, sizes: Mapping[str, int], inputs: Sequence[Tensor], stop_at: StopAt | None = None
     ) -> tuple[tuple[Tensor, ...], list[Diagnostic]]:
-        """What a call writes (what it changes in place, then the outputs), and what is found; up to ``stop_at``."""
+        """What a call writes (what it changes in place, then the outputs), and what is found; or what is found up to
+        ``stop_at``, where nothing is written to the end."""
         tensors = self.spec.tensors
         given = [name for name, tensor in tensors.items() if tensor.role != "output"]
         arrays = {
             name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(given, inputs, strict=True)
         }
         own, scalars = self._in_case(sizes), self._numbers(sizes)
-        *before, kernel = self._kernels(sizes)
-        arrays, reports = simulate_before(self._case(sizes), before, self.machine, arrays, own, scalars)
-        report = simulate(kernel, self.machine, arrays, own, scalars=scalars, stop_at=stop_at)
+        kernels, case = self.kernels(sizes), self._case(sizes)
+        last = kernels[-1] if stop_at is None else stop_at.kernel
+        number = next(number for number, one in enumerate(kernels) if one is last)
+        arrays, reports = simulate_before(case, kernels[:number], self.machine, arrays, own, scalars)
+        read = {name: arrays[name] for name in case.kernels[number].tensors if name in arrays}
+        report = simulate(last, self.machine, read, self._sizes_of(number, sizes), scalars=scalars, stop_at=stop_at)
+        found = [one.diagnostic() for of in (*reports, report) for one in (*of.findings, *of.slow_accesses)]
+        if stop_at is not None:
+            return (), found
         written = [name for name, tensor in tensors.items() if tensor.role != "input"]
         written.sort(key=lambda name: tensors[name].role == "output")
         # A kernel that lays an output out has dims that stay side by side as one.
         shapes = {name: [sizes[dim] for dim in tensors[name].shape] for name in written}
         arrays = {**arrays, **report.tensors}
         results = tuple(elements_to_tensor(arrays[name], tensors[name].dtype).reshape(shapes[name]) for name in written)
-        found = [one for of in (*reports, report) for one in (*of.findings, *of.slow_accesses)]
-        return results, [one.diagnostic() for one in found]
+        return results, found
 
     def sizes(
-        self, runs: Sequence[dict[str, int]], *, is_asked: bool, one_workgroup: bool
+        self, runs: Sequence[dict[str, int]], *, is_asked: bool, ends_in: EndsIn | None = None
     ) -> list[tuple[dict[str, int], dict[str, int]]]:
         """What a run is asked for and what it is simulated with: the larger dims halved until that takes seconds, and
         each once.
 
         Args:
             is_asked: whether somebody wants these sizes and no others.
-            one_workgroup: whether only one of all is run.
+            ends_in: the kernel, by its number, of which only one workgroup runs and none behind it; all run where left
+                out.
 
         Raises:
             TooLargeToSimulate: sizes that are asked for are too large, or no others fit.
@@ -113,16 +117,16 @@ class Simulator:
         for sizes in runs:
             if broken := self._broken_assumption(sizes):
                 raise BadSize("--dim", f"{sizes_in_words(sizes)} breaks the assumption {quote(broken)}.")
-            fitting = self._halved(sizes, one_workgroup)
+            fitting = self._halved(sizes, ends_in)
             if fitting is None or (is_asked and fitting != sizes):
                 free = {name: size for name, size in (fitting or {}).items() if self._is_free(name)}
-                raise TooLargeToSimulate(self.spec.name, sizes, self._operations(sizes, one_workgroup), free)
+                raise TooLargeToSimulate(self.spec.name, sizes, self._operations(sizes, ends_in), free)
             found.setdefault(tuple(fitting.values()), (sizes, fitting))
         return list(found.values())
 
-    def _halved(self, sizes: dict[str, int], one_workgroup: bool) -> dict[str, int] | None:
+    def _halved(self, sizes: dict[str, int], ends_in: EndsIn | None) -> dict[str, int] | None:
         """The first sizes that are done soon, the largest dim that may be smaller halved each time."""
-        while self._operations(sizes, one_workgroup) > MOST_OPERATIONS:
+        while self._operations(sizes, ends_in) > MOST_OPERATIONS:
             for name in sorted(filter(self._is_free, sizes), key=lambda name: -sizes[name]):
                 divisor = self.spec.dims[name].multiple_of
                 half = sizes[name] // 2 // divisor * divisor
@@ -134,15 +138,14 @@ class Simulator:
                 return None
         return sizes
 
-    def _operations(self, sizes: Mapping[str, int], one_workgroup: bool) -> int:
-        *before, kernel = self._kernels(sizes)
-        own, scalars = self._in_case(sizes), self._numbers(sizes)
-        specs, total = self._case(sizes).before, 0
-        for one, of in ((kernel, own), *zip(before, (_sizes_in(spec, own) for spec in specs), strict=True)):
-            operations = operations_of(one, numbers_of_call(one, {}, of, scalars), strands_of(one))
-            # Only of the last one a part is run.
-            total += operations // max(1, self.workgroups(sizes)) if one_workgroup and one is kernel else operations
-        return total
+    def _operations(self, sizes: dict[str, int], ends_in: EndsIn | None) -> int:
+        kernels, scalars = self.kernels(sizes), self._numbers(sizes)
+        last = ends_in(sizes) if ends_in else len(kernels) - 1
+        counts = [
+            operations_of(one, numbers_of_call(one, {}, self._sizes_of(number, sizes), scalars), strands_of(one))
+            for number, one in enumerate(kernels[: last + 1])
+        ]
+        return sum(counts[:-1]) + counts[-1] // (max(1, self.workgroups(sizes, last)) if ends_in else 1)
 
     def _legal(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
         """The sizes with those that follow from others, if a call may have them."""
@@ -171,6 +174,15 @@ class Simulator:
         whole = complete_sizes(spec, {**whole_scalars(self.spec, self.scalars), **free})
         return {**sizes, **{name: whole[name] for name in spec.dims}}
 
+    def _sizes_of(self, number: int, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Those of the dims of one of the kernels that a call runs."""
+        own, before = self._in_case(sizes), self._case(sizes).before
+        if number in (-1, len(before)):
+            return own
+        spec = before[number]
+        free = (name for name, dim in spec.dims.items() if dim.equals is None and name in own)
+        return complete_sizes(spec, {name: own[name] for name in free})
+
     def _broken_assumption(self, sizes: Mapping[str, int]) -> str:
         """A condition that calls of the case for these sizes promise, and these sizes do not meet."""
         spec = self._case(sizes).spec
@@ -180,9 +192,3 @@ class Simulator:
             if case_for_sizes((met, TargetCase((), spec)), known) is not met:
                 return str(assumed.condition)
         return ""
-
-
-def _sizes_in(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Those of the dims of a kernel that runs first, of the sizes of a call."""
-    free = (name for name, dim in spec.dims.items() if dim.equals is None and name in sizes)
-    return complete_sizes(spec, {name: sizes[name] for name in free})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wavespec.cli.inputs import sizes_in_words
@@ -39,7 +40,8 @@ def simulated(
     rows: list[dict[str, Any]] = []
     with naming_member(asked.label):
         simulator = Simulator(spec, target, asked.scalars)
-        fitting = simulator.sizes(asked.sizes, is_asked=is_asked, one_workgroup=at is not None)
+        ends_in = partial(at.ends_in, simulator) if at is not None else None
+        fitting = simulator.sizes(asked.sizes, is_asked=is_asked, ends_in=ends_in)
     for wanted, sizes in fitting:
         if wanted != sizes:
             print(f"{spec.name}: {sizes_in_words(sizes)} in place of {sizes_in_words(wanted)}", file=sys.stderr)

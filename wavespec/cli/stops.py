@@ -18,8 +18,8 @@ _MOST_LANES, _MOST_NUMBERS, _MOST_LISTED = 8, 8, 24
 class NoSuchPlace(WavespecError, code="no-such-place"):
     """There is nothing to stop behind: what a line or a node says became part of something else, or is not there."""
 
-    def __init__(self, place: str, kernel: Kernel, file: str) -> None:
-        ops = list(kernel.walk())
+    def __init__(self, place: str, kernels: Sequence[Kernel], file: str) -> None:
+        ops = [op for kernel in kernels for op in kernel.walk()]
         lines = sorted({op.span.line for op in ops if op.span and op.span.file == file})
         nodes = sorted({op.node for op in ops if op.node})
         what = f"line {place}" if place.isdecimal() else f"a node {quote(place)}"
@@ -41,6 +41,14 @@ class NotReached(WavespecError, code="not-reached"):
         super().__init__(f"--step {at.step}", message, hints=["Steps count from 0."] if passed else [])
 
 
+class NoSuchKernel(WavespecError, code="no-such-kernel"):
+    """A call runs no kernel of that name."""
+
+    def __init__(self, name: str, kernels: Sequence[Kernel]) -> None:
+        hints = name_hints(name, [one.name for one in kernels], "It runs")
+        super().__init__("--kernel", f"A call of these sizes runs no kernel {quote(name)}.", hints=hints)
+
+
 class NotInKernel(WavespecError, code="not-in-kernel"):
     """A workgroup, wave or lane that the kernel does not have."""
 
@@ -51,13 +59,15 @@ class NotInKernel(WavespecError, code="not-in-kernel"):
 
 @dataclass(frozen=True, slots=True)
 class BreakAt:
-    """The options: a ``place`` is a line of the spec or a node; no ``wave`` or ``lane``: all, as many as one reads."""
+    """The options: a ``place`` is a line of the spec or a node; no ``wave`` or ``lane``: all, as many as one reads; no
+    ``kernel``: the last one that has the place."""
 
     place: str
     step: int = 0
     workgroup: int = 0
     wave: int | None = None
     lane: int | None = None
+    kernel: str = ""
 
     def stop_at(self, simulator: Simulator, sizes: dict[str, int]) -> StopAt:
         """Where a call of these sizes stops.
@@ -65,21 +75,32 @@ class BreakAt:
         Raises:
             WavespecError: nowhere, as the kernel has no such place.
         """
-        kernel = simulator.kernel(sizes)
+        kernels = simulator.kernels(sizes)
+        number, matches = self._found(kernels, simulator.file)
+        kernel = kernels[number]
         limits = (
-            ("--workgroup", self.workgroup, "workgroup", simulator.workgroups(sizes)),
+            ("--workgroup", self.workgroup, "workgroup", simulator.workgroups(sizes, number)),
             ("--wave", self.wave, "wave", kernel.threads // kernel.lanes),
             ("--lane", self.lane, "lane", kernel.lanes),
         )
         for option, number, what, count in limits:
             if number is not None and number >= count:
                 raise NotInKernel(option, number, what, count)
-        file = simulator.file
+        return StopAt(kernel, matches, self.step, self.workgroup)
+
+    def ends_in(self, simulator: Simulator, sizes: dict[str, int]) -> int:
+        """The number of the kernel that a call of these sizes stops in; errors as in `stop_at`."""
+        return self._found(simulator.kernels(sizes), simulator.file)[0]
+
+    def _found(self, kernels: Sequence[Kernel], file: str) -> tuple[int, Callable[[Op], bool]]:
+        chosen = [number for number, one in enumerate(kernels) if self.kernel in ("", one.name)]
+        if not chosen:
+            raise NoSuchKernel(self.kernel, kernels)
         for matches in self._meanings(file):
-            stop_at = StopAt(kernel, matches, self.step, self.workgroup)
-            if stop_at.exists:
-                return stop_at
-        raise NoSuchPlace(self.place, kernel, file)
+            for number in reversed(chosen):
+                if any(matches(op) for op in kernels[number].walk()):
+                    return number, matches
+        raise NoSuchPlace(self.place, [kernels[number] for number in chosen], file)
 
     def _meanings(self, file: str) -> Iterator[Callable[[Op], bool]]:
         """The line; or the node, and what schedules call its parts where it has no operation of its own."""
@@ -112,7 +133,8 @@ class BreakAt:
             counters = " ".join(f"{name}={value}" for name, value in stop.counters.items())
             where = f"'{stop.op.name}'" + (f" of '{stop.op.node}'" if stop.op.node else "")
             where += f" at {stop.op.span}" if stop.op.span else ""
-            lines.append(f"  behind {where}, step {self.step}, workgroup {self.workgroup}: {counters}".rstrip(": "))
+            workgroup = f"workgroup {self.workgroup} of {kernel.name}"
+            lines.append(f"  behind {where}, step {self.step}, {workgroup}: {counters}".rstrip(": "))
             for wave in self._waves(stop, kernel):
                 start = wave * kernel.lanes - stop.first
                 lines.append(f"  wave {wave}")
@@ -136,7 +158,7 @@ class BreakAt:
                     for one in stop.registers
                 }
                 line = stop.op.span.line if stop.op.span else None
-                place = {"operation": stop.op.name, "node": stop.op.node, "line": line}
+                place = {"kernel": kernel.name, "operation": stop.op.name, "node": stop.op.node, "line": line}
                 found.append({**place, "wave": wave, "counters": dict(stop.counters), "registers": values})
         return found
 

@@ -186,8 +186,8 @@ class WaveRoles:
     between the arithmetic of the next; ``in_turn``: they do, and issue their products one behind the other;
     ``ping_pong``: they take turns, a tile each.  ``early_wait``: they wait for a step's last product as soon as lanes
     have told each other of the sums of the next.  ``registers``: of a lane of a producer and of the others, 0 = as
-    compiled.  ``buffers``: copies of the tiles of tensors that lanes read beside products; ``where_buffers``: the place
-    of one in the spec.
+    compiled.  ``buffers``: copies of the tiles of tensors that lanes read beside products; ``where``: the place of a
+    setting in the spec.
     """
 
     producers: int = 0
@@ -196,7 +196,7 @@ class WaveRoles:
     span: Span | None = field(default=None, compare=False)
     registers_span: Span | None = field(default=None, compare=False)
     buffers: tuple[tuple[str, int], ...] = ()
-    where_buffers: Callable[..., Where] = field(default=_nowhere, compare=False)
+    where: Callable[..., Where] = field(default=_nowhere, compare=False)
     early_wait: bool = False
 
 

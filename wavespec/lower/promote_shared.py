@@ -116,7 +116,7 @@ def _check_buffers(kernel: Kernel, staging: _Staging) -> None:
     for name, _ in roles.buffers:
         if name not in beside and kernel.distribution.is_for_target:
             why = "no lanes read staged tiles of it beside products"
-            raise UselessSetting(roles.where_buffers(name), name, why, "Leave it out for this target.")
+            raise UselessSetting(roles.where("buffers", name), name, why, "Leave it out for this target.")
 
 
 def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:

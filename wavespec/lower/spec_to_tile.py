@@ -257,6 +257,6 @@ def _roles(schedule: Schedule) -> WaveRoles:
         schedule.span_of("waves"),
         waves.span_of("registers"),
         tuple(waves.buffers.items()),
-        functools.partial(waves.where_key, "buffers"),
+        waves.where_key,
         waves.early_wait,
     )

@@ -9,3 +9,8 @@ class ArgumentError(ValueError):
 
 class ArgumentTypeError(ArgumentError, TypeError):
     """An argument that is no tensor, or a tensor of another element type."""
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 dim`, `2 dims`."""
+    return f"{number} {noun}{'s' * (number != 1)}"

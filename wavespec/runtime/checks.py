@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from wavespec.ir.strided import LARGEST_SIZE
-from wavespec.runtime.argument_errors import ArgumentError, ArgumentTypeError
+from wavespec.runtime.argument_errors import ArgumentError, ArgumentTypeError, counted
 from wavespec.runtime.artifact import PACKED, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.overlap import extent_bytes, may_share_memory
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
@@ -53,7 +53,8 @@ def check_inputs(
     expected = artifact.inputs
     if len(inputs) != len(expected):
         names = ", ".join(parameter.name for parameter in expected)
-        raise ArgumentTypeError(f"{artifact.name}: takes {len(expected)} input tensors ({names}), got {len(inputs)}.")
+        wanted = counted(len(expected), "input tensor")
+        raise ArgumentTypeError(f"{artifact.name}: takes {wanted} ({names}), got {len(inputs)}.")
     for parameter, tensor in zip(expected, inputs, strict=True):
         _check_tensor(artifact, parameter, tensor)
     for parameter, tensor in zip(expected[1:], inputs[1:], strict=True):
@@ -250,7 +251,7 @@ def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: 
     if tensor.dim() < rank - 1 if is_folded else tensor.dim() != rank:
         expected = f"at least {rank - 1}" if is_folded else rank
         raise ArgumentError(
-            f"{where} has {tensor.dim()} dims {shape_text(tensor.shape)}, "
+            f"{where} has {counted(tensor.dim(), 'dim')} {shape_text(tensor.shape)}, "
             f"expected {expected}: {_dims(artifact, parameter)}."
         )
     if tensor.device.type != "meta" and tensor.numel():

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor
 
-from wavespec.runtime.argument_errors import ArgumentError, ArgumentTypeError
+from wavespec.runtime.argument_errors import ArgumentError, ArgumentTypeError, counted
 from wavespec.runtime.artifact import KernelArtifact, TensorParameter, stored_shape
 from wavespec.runtime.scalars import ScalarParameter
 from wavespec.runtime.size_expr import OPERATIONS, SizeExpr, as_text
@@ -93,7 +93,8 @@ def call_in_graph(
             raise ArgumentTypeError(f"{artifact.name}: argument '{parameter.name}' is missing.")
         tensors.append(named[parameter.name])
     if len(tensors) != len(artifact.inputs):
-        raise ArgumentTypeError(f"{artifact.name}: takes {len(artifact.inputs)} input tensors, got {len(tensors)}.")
+        wanted = counted(len(artifact.inputs), "input tensor")
+        raise ArgumentTypeError(f"{artifact.name}: takes {wanted}, got {len(tensors)}.")
     numbers: list[Any] = []
     for one in artifact.scalars:
         if one.name not in named and one.default is None and one.computed is None:

@@ -25,7 +25,7 @@ class Parts:
 def behind_joins(ops: Sequence[Op], wanted: Collection[str]) -> Parts | None:
     """The parts of ``ops``, of which the second makes the values ``wanted``; None where lanes tell each other nothing
     that these need, or something else than arithmetic needs it too."""
-    joined = _made_of(ops, _names(value for op in ops if op.is_(SHUFFLE) for value in op.results))
+    joined = made_of_joins(ops)
     sums = _made_of(ops, _names(value for op in ops if op.is_(MMA_WAIT) for value in op.results)) - joined
     shuffled = _names(value for op in ops if op.is_(SHUFFLE) for value in op.results) & _made_from(ops, wanted)
     before = _made_from(ops, shuffled)
@@ -51,6 +51,11 @@ def behind_joins(ops: Sequence[Op], wanted: Collection[str]) -> Parts | None:
         return None
     used = _names(value for op in late for value in op.operands) & joined
     return Parts(joins, tuple(value for op in joins for value in op.results if value.name in used), late)
+
+
+def made_of_joins(ops: Sequence[Op]) -> set[str]:
+    """What lanes tell each other, and what is made of it."""
+    return _made_of(ops, _names(value for op in ops if op.is_(SHUFFLE) for value in op.results))
 
 
 def _made_of(ops: Iterable[Op], names: Collection[str]) -> set[str]:

@@ -84,9 +84,9 @@ class Consumer:
         ops = self._kept(self.kernel.body, (), self.outside.get(0))
         roles = self.kernel.distribution.roles
         if roles.order == "in_parts" and not any(issues_in_parts(inner) for op in ops for inner in op.walk()):
-            raise ProductInOnePart(roles.span)
+            raise ProductInOnePart(roles.where("order"))
         if roles.early_wait and not any(waits_early(inner) for op in ops for inner in op.walk()):
-            raise NoEarlyWait(roles.span)
+            raise NoEarlyWait(roles.where("early_wait"))
         ops = (*(first_turn(self.kernel, ring) for ring in self.in_turn), *ops)
         if any(op.is_(BULK_STORE) for op in self.kernel.walk()):
             ops = (*ops, in_first_lane(self.kernel, make("bulk_wait", pending=0)))

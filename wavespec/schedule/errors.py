@@ -27,8 +27,9 @@ class NoEarlyWait(WavespecError, code="no-early-wait"):
     def __init__(self, where: Where) -> None:
         super().__init__(
             where,
-            "No step of a loop has what waves wait early for: lanes that tell each other of its sums, as of the largest"
-            " one of a row, and arithmetic with both.",
+            "No step of a loop has what waves wait early for: a last product whose tile is awaited by itself, lanes "
+            "that tell each other of the sums of the next step, as of the largest one of a row, and arithmetic with "
+            "both.",
             hints=["Leave 'early_wait' out."],
         )
 

@@ -22,7 +22,7 @@ from wavespec.ir.thread_ops import (
     SIGNAL_ARRIVE,
     SIGNAL_WAIT,
 )
-from wavespec.schedule.behind_joins import behind_joins
+from wavespec.schedule.behind_joins import behind_joins, made_of_joins
 from wavespec.schedule.buffer_ring import trips
 
 _SPARE = 2 / 3
@@ -136,14 +136,13 @@ def _keeps_all(kernel: Kernel, step: _Step) -> bool:
 
 
 def waits_early(op: Op) -> bool:
-    """Whether a step of a loop computes behind its last wait with more than the sums that it is for."""
+    """Whether a step of a loop computes behind the wait for its last product with what lanes told each other before."""
     ops = op.body.ops if op.is_(FOR) else ()
     waits = [number for number, one in enumerate(ops) if one.is_(MMA_WAIT)]
-    if not waits:
+    if not waits or not any(one.is_(MMA_ASYNC) for one in ops):  # a loop around has waits of products inside of it
         return False
-    products, last = _names(one.result for one in ops if one.is_(MMA_ASYNC)), ops[waits[-1]]
-    pairs = zip(last.operands, last.results, strict=True)
-    told = {result.name for value, result in pairs if value.name not in products}
+    last, joined = ops[waits[-1]], made_of_joins(ops[: waits[-1]])
+    told = {result.name for value, result in zip(last.operands, last.results, strict=True) if value.name in joined}
     for one in ops[waits[-1] + 1 :]:
         if not told.isdisjoint(_names(one.operands)):
             if not one.is_(MOVES | BROADCAST) and len(one.operands) > 1:
@@ -351,12 +350,13 @@ class _Loops:
         loop, step, names, before = self.loop, self.step, dict[str, Value](), dict[str, Value]()
         arguments = self._new((argument for _, argument, _, _ in self.own), names)
         handed = self._new(step.handed, before)
-        parts = behind_joins(step.middle, _names(step.guarded)) if self.roles.early_wait else None
+        # The tile of the product is awaited once more behind it: that is over, but its branch keeps the assembler from
+        # moving what stands behind the wait for the product in front of it.  Without one a wait is not early.
+        is_early = self.roles.early_wait and step.product[0].is_(SIGNAL_WAIT)
+        parts = behind_joins(step.middle, _names(step.guarded)) if is_early else None
         issue = self._copied(step.issue, names)
         product = self._copied(step.product, before, late=True)
-        # The tile of the product is awaited once more behind it: that is over, but its branch keeps the assembler from
-        # moving what stands behind the wait for the product in front of it.
-        again = [op for op in self._copied(step.product[:1], before, late=True) if parts and op.is_(SIGNAL_WAIT)]
+        again = self._copied(step.product[:1], before, late=True) if parts else ()
         middle = _awaiting_one_more(self._copied(parts.joins if parts else step.middle, names))
         if self.roles.order == "in_parts":
             product, middle = _in_parts(product, middle)

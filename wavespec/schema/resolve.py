@@ -37,6 +37,8 @@ class NoConstantValue(WavespecError, code="no-constant-value"):
 class UndefinedName(WavespecError, code="undefined-name"):
     def __init__(self, where: Where, name: str, what: str, known: list[str]) -> None:
         hints = name_hints(name, known, "Known here are")
+        if not known and what == "a parameter":
+            hints = (f"Give it a number: 'params: {{{name}: 64}}'.",)
         super().__init__(where, f"{quote(name)} is not {what}.", hints=hints, about=[name])
 
 

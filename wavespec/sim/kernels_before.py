@@ -24,12 +24,12 @@ def simulate_before(
     """The tensors that the last kernel of a case finds, and a report of each kernel before it.
 
     Args:
-        kernels: those before the last one, after all passes.
+        kernels: those before the last one, or the first of these, after all passes.
         tensors: of the call, by name; as in `simulate`.
         sizes: of the dims of the call; a kernel makes those that follow from others by itself.
     """
     known, reports = dict(tensors), list[SimulationReport]()
-    for spec, kernel in zip(case.before, kernels, strict=True):
+    for spec, kernel in zip(case.before, kernels, strict=False):
         free = {name: sizes[name] for name, dim in spec.dims.items() if dim.equals is None and name in sizes}
         read = {name: known[name] for name, tensor in spec.tensors.items() if tensor.role != "output"}
         reports.append(simulate(kernel, machine, read, complete_sizes(spec, free), scalars=scalars))

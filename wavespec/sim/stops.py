@@ -60,11 +60,6 @@ class StopAt:
         follow = {op["symbol"] for op in self.kernel.walk() if op.is_(LET)}
         self._counters = frozenset((loops | axes) - follow)
 
-    @property
-    def exists(self) -> bool:
-        """Whether the kernel has such operations."""
-        return bool(self._behind)
-
     def reached(
         self,
         op: Op,

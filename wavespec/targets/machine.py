@@ -8,15 +8,11 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-import yaml
-
 from wavespec.architecture import architecture
 from wavespec.targets.matrix_instruction import MatrixInstruction, instructions_of
 from wavespec.targets.names import TARGETS, target_of, variants_in
 from wavespec.targets.records import record
-
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""That of libyaml, where PyYAML has it, reads a target in a fifth of the time."""
+from wavespec.yaml_loader import read_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,14 +318,33 @@ class Machine:
         return found.swapped() if found is not None and swapped else found
 
     def narrowed(self, chosen: Set[str]) -> Machine:
-        """The machine as far as it decides the code of a kernel whose instructions are ``chosen``: no others, no loads
-        for others, and nothing that only the compiler behind is told.  Variants that differ elsewhere become alike."""
+        """The machine as far as it decides the steps of lanes of a kernel whose instructions are ``chosen``: no others,
+        no loads for others, and nothing that only passes over tiles, the emitters (`written_for`) or the compiler
+        behind ask for.  Variants that differ elsewhere become alike."""
         instructions = tuple(row for row in self.instructions if row.name in chosen)
-        shared = self.shared
-        if shared.matrix_load == "tile" and not any(row.in_tile_registers for row in instructions):
-            shared = replace(shared, matrix_load="")
-        arch = {"arch": self.architecture}  # kernels for two architectures are never alike
-        return replace(self, instructions=instructions, shared=shared, compiler=arch, requires=())
+        shared, nearest = self.shared, self.nearest_cache_bytes
+        if not any(row.in_tile_registers for row in instructions):
+            shared = replace(shared, matrix_load="" if shared.matrix_load == "tile" else shared.matrix_load)
+            nearest = 0
+        return replace(
+            self,
+            instructions=instructions,
+            shared=shared,
+            globals=replace(self.globals, gathers=False),
+            nearest_cache_bytes=nearest,
+            extremes_skip_nan=False,
+            fraction="",
+            times_power="",
+            compiler={"arch": self.architecture},  # kernels for two architectures are never alike
+            requires=(),
+        )
+
+    def written_for(self, machine: Machine, *, powers: bool, places: bool) -> Machine:
+        """This one, which was ``narrowed``, with what only the code of powers of two, and of elements at places that
+        are values, asks of ``machine``."""
+        fraction, times_power = (machine.fraction, machine.times_power) if powers else ("", "")
+        gathers = replace(self.globals, gathers=machine.globals.gathers and places)
+        return replace(self, fraction=fraction, times_power=times_power, globals=gathers)
 
 
 @cache
@@ -375,7 +390,7 @@ def variants(target: str) -> tuple[Machine, ...]:
     if target not in TARGETS:
         raise KeyError(target)
     text = (resources.files("wavespec.targets") / f"{target}.yaml").read_text(encoding="utf-8")
-    data: dict[str, Any] = _LOADER(text).get_single_data()
+    data: dict[str, Any] = read_data(text)
     rows: list[dict[str, Any]] = data.pop("variants", [{}])
     return tuple(_machine(target, {**data, **row}) for row in rows)
 

@@ -9,10 +9,12 @@ from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
 from wavespec.schema.checking.check_constraints import check_asked, check_condition
 from wavespec.schema.checking.check_schedules import is_inherited
 from wavespec.schema.language.conditions import Conditions
+from wavespec.schema.language.errors import UnknownVariant
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.least_cases import MOST_COMPARED, choices, runs
 from wavespec.schema.language.models import Case, KernelSpec, TargetOverride
 from wavespec.schema.resolve import constant_values, is_for_others, spec_with_override
+from wavespec.targets.names import VARIANTS
 
 
 class ContradictoryCase(WavespecError, code="contradictory-case"):
@@ -62,11 +64,12 @@ class LongChoice(WavespecError, code="long-choice"):
 
 
 def check_cases(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> Iterator[WavespecError]:
-    for settings in spec.targets.values():
+    for target, settings in spec.targets.items():
         sound: list[_Valued] = []
         if is_whole:
             yield from _choices(spec, settings.cases)
         for case, choice in zip(settings.cases, runs(settings.cases), strict=True):
+            yield from _variants(case, target)
             if errors := list(_conditions(spec, case, broken)):
                 yield from errors
                 continue
@@ -102,6 +105,12 @@ def _choices(spec: KernelSpec, cases: Sequence[Case]) -> Iterator[WavespecError]
                 yield LeastOfOne(where)
         elif len(choice) > MOST_COMPARED:
             yield LongChoice(choice[MOST_COMPARED].where("when"), len(choice))
+
+
+def _variants(case: Case, target: str) -> Iterator[WavespecError]:
+    for number, name in enumerate(case.variants):
+        if name not in VARIANTS[target]:
+            yield UnknownVariant(case.where("variants", number), name, target)
 
 
 def _conditions(spec: KernelSpec, case: Case, broken: frozenset[str]) -> Iterator[WavespecError]:

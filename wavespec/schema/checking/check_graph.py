@@ -390,7 +390,9 @@ class _GraphScope:
         elif self._made_later(reference):
             hints = (f"The body makes it below; 'carry: {{{reference}: ...}}' says what it is in the first step.",)
         else:
-            hints = name_hints(reference, visible, "The values here are")
+            written = [name for name in visible if "." in name or name in self.taken]  # not parts of formulas
+            hints = name_hints(reference, written, "The values here are")
+            hints = hints or ("Read a tensor first: '- tile: {read: tensor}'.",)
         return UndefinedValue(where, message, hints=hints, about=[reference])
 
     def _made_later(self, name: str) -> _Frame | None:

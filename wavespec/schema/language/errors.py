@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 from wavespec.diagnostics import WavespecError, Where, guess_hints, listing, name_hints, quote
 from wavespec.schema.language.names import name_problem
 from wavespec.schema.language.synonyms import dtype_hints, op_hints
+from wavespec.targets.names import VARIANTS
 
 LANGUAGE_PAGE = "docs/language.md"
 """Where every word of the language is documented."""
+_MOST_LISTED = 40
+"""Characters of a text that may have been meant as the items of a list."""
 ANY_NAME = "*"
 """Among the names of broken parts: a statement has no name, so an unknown value may be its result."""
 
@@ -23,7 +26,14 @@ class UnknownField(WavespecError, code="unknown-field"):
 
 class MissingField(WavespecError, code="missing-field"):
     def __init__(self, where: Where, name: str, owner: str) -> None:
-        super().__init__(where, f"{owner} needs the field {quote(name)}.")
+        super().__init__(where, f"{owner} needs the field {quote(name)}.", hints=_written_as(name, owner))
+
+
+def _written_as(field: str, owner: str) -> tuple[str, ...]:
+    """What a spec says of itself, which is the same in all of a kind."""
+    kind = owner.partition(" ")[2].partition(" ")[0].capitalize()
+    values = {"apiVersion": "wavespec/v1", "kind": kind}
+    return (f"Write '{field}: {values[field]}'.",) if field in values else ()
 
 
 class UnknownOp(WavespecError, code="unknown-op"):
@@ -51,6 +61,14 @@ class UnknownTarget(WavespecError, code="unknown-target"):
         super().__init__(where, f"{quote(name)} is not a target.", hints=name_hints(name, allowed, "The targets are"))
 
 
+class UnknownVariant(WavespecError, code="unknown-variant"):
+    """A target has no such variant."""
+
+    def __init__(self, where: Where, name: str, target: str) -> None:
+        hints = name_hints(name, VARIANTS[target], "Its variants are")
+        super().__init__(where, f"{quote(name)} is not a variant of {target}.", hints=hints, about=[name])
+
+
 class UnknownValue(WavespecError, code="unknown-value"):
     def __init__(self, where: Where, found: str, allowed: Iterable[str], field: str) -> None:
         allowed = list(allowed)
@@ -73,11 +91,12 @@ def no_fields(where: Where, owner: str, found: str, value: object) -> WrongType:
     return WrongType(where, expected, found, "Write {} for one without fields." if value is None else "")
 
 
-def no_constraints(where: Where, found: str, value: object) -> WrongType:
-    """The error for a ``value`` in the place of a list of constraints."""
-    if isinstance(value, str) and name_problem(value) is None:
+def no_list(where: Where, found: str, value: object, *, is_aliased: bool) -> WrongType:
+    """The error for a ``value`` in the place of a list; ``is_aliased``: of one that an alias may stand for."""
+    if is_aliased and isinstance(value, str) and name_problem(value) is None:
         return WrongType(where, "a list", found, f"No alias under 'let' is called {quote(value)}.", about=[value])
-    return WrongType(where, "a list", found)
+    is_item = not is_aliased and isinstance(value, str) and 0 < len(value) <= _MOST_LISTED and value.isprintable()
+    return WrongType(where, "a list", found, f"Write '[{value}]'." if is_item else "")
 
 
 class OutOfRange(WavespecError, code="out-of-range"):

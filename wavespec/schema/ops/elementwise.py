@@ -204,7 +204,10 @@ class Elementwise(ValueOp):
             return
         if what := _refusal(self.function.dtypes, dtype):
             message = f"{quote(self.word)} {what}; {quote(getattr(self, field))} is {dtype}."
-            scope.report(DtypeMismatch(self.where(field), message, about=[getattr(self, field)]))
+            converted = f"- name: {{cast: {self._written(field)}, dtype: f32}}"
+            is_whole = what == "takes floating point" and dtype != "bool"
+            hints = [f"Convert it first: '{converted}'."] if is_whole else []
+            scope.report(DtypeMismatch(self.where(field), message, hints=hints, about=[getattr(self, field)]))
 
 
 def shared_dims(operands: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -181,7 +181,8 @@ class GraphRoles:
         first = looped[0]
         having_say = (*looped, *(within if chained else ()))
         row, column, joined, is_after = results_of_products(products, within, having_say, self.types, whole, results)
-        whole = (*whole, *self._repeating(products, results, (row, column)))  # a workgroup has one product for all
+        repeating = self._repeating(products, results, (row, column))
+        whole = (*whole, *repeating)  # a workgroup has one product for all
         main = [dim for dim in self.loops if dim in self._summed(first)]
         direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
         steps = [*main, *(dim for dim in dict.fromkeys(direct) if dim not in main)]
@@ -225,6 +226,7 @@ class GraphRoles:
             ordered=self._is_ordered(),
             fixed=self.fixed,
             values=(*self._values(), *(self._ranks() if joined else ())),
+            handed_on=self._handed_on(repeating, {row, column}),
         )
         roles = replace(roles, row_words=row_words(self.spec, roles))
         once = self._decoded_once(roles, looped, reads)
@@ -236,6 +238,17 @@ class GraphRoles:
         own = {dim for op in products for dim in self.types[op.acc].dims}
         others = [dim for dim in results if dim not in own and dim not in sides]
         return [dim for dim in others if self.fixed.get(dim, _SHORT + 1) <= _SHORT]
+
+    def _handed_on(self, repeating: Sequence[str], sides: set[str]) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """What behind products is repeated along dims that these do not have."""
+        found = {
+            word: self._typed(word)
+            for op in self.ops
+            if (made := self.types.get(getattr(op, "name", ""))) is not None and not {*repeating}.isdisjoint(made.dims)
+            for word in words_of(op)
+            if word in self.types and sides <= {*self.types[word].dims} and not {*repeating} <= {*self.types[word].dims}
+        }
+        return tuple(found.values())
 
     def _columns_once(self, roles: Roles, products: Sequence[Mma], reads: Mapping[str, Read]) -> Roles | None:
         """Roles for a product of rows that are decoded in its loop, and columns that are written first, as they lie."""

@@ -48,6 +48,9 @@ class Roles:
     """Dims of one size."""
     values: tuple[tuple[tuple[str, ...], int], ...]
     """Dims and bits of every value."""
+    handed_on: tuple[tuple[tuple[str, ...], int], ...] = ()
+    """Dims and bits of values behind products that lanes have in another way than what is made of them, which has a
+    dim more."""
     along: bool = False
     """Whether elements of what is read lie side by side along a dim that is whole."""
     sums: bool = False

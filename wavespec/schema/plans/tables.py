@@ -36,10 +36,10 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final, cast
 
-import yaml
-
 from wavespec.schema.plans.facts import FACTS, SIZES
 from wavespec.schema.plans.roles import Kind
+from wavespec.targets.names import VARIANTS
+from wavespec.yaml_loader import read_data
 
 Entry = Mapping[str, Any]
 
@@ -117,14 +117,13 @@ def table_of(kind: Kind, target: str) -> Table | None:
     let = {name: str(text) for name, text in written.get("let", {}).items()}
     fields: Mapping[str, Any] = {**lists, **sizes, "let": let, "decoded_across": written.get("decoded_across")}
     table = Table(_read("limits")[target], **fields)
-    _check(f"{kind} on {target}", written, table)
+    _check(kind, target, written, table)
     return table
 
 
 def _read(name: str) -> Mapping[str, Any]:
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where there is one: a fifth of the time
     text = (resources.files("wavespec.schema.plans") / "tables" / f"{name}.yaml").read_text("utf-8")
-    return loader(text).get_single_data()
+    return read_data(text)
 
 
 def _entries(written: Iterable[Entry], around: Entry | None = None) -> Iterator[Entry]:
@@ -165,7 +164,7 @@ def _condition(written: str | Mapping[str, Sequence[str]]) -> str:
     return f"min({', '.join(f'{side[1]} - ({side[2]})' for side in sides if side)}) <= 0"
 
 
-def _check(where: str, written: Entry, table: Table) -> None:
+def _check(kind: Kind, target: str, written: Entry, table: Table) -> None:
     known = {*FACTS, *SIZES, *_FUNCTIONS, *OF_TARGET, *table.let, "window", *(f"tile_{role}" for role in _ROLES)}
     entries = [entry for name in _LISTS for entry in getattr(table, name)]
     texts = [text for name in _SIZES_FOR for text in getattr(table, name) or ()]
@@ -178,5 +177,6 @@ def _check(where: str, written: Entry, table: Table) -> None:
         "decoded_across",
     }
     strange |= {role for one in entries for role in one.get("tile", {})} - {*_ROLES}
+    strange |= {name for one in entries for name in one.get("variants", ())} - {*VARIANTS[target]}
     if strange:
-        raise ValueError(f"table of {where}: {', '.join(sorted(strange))}")
+        raise ValueError(f"table of {kind} on {target}: {', '.join(sorted(strange))}")

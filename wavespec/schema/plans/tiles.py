@@ -182,7 +182,7 @@ class _Fitted:
         """Smaller ones where operands, or the largest value of a kernel without a loop of products, have no room."""
         found, roles = dict(tiles), self.roles
         if roles.products:
-            while self._staged(found) > self._shared_bytes() and (dim := self._widest(found)):
+            while self._staged(found) > self._shared_bytes(found) and (dim := self._widest(found)):
                 found[dim] //= 2
         if roles.joined:
             return self._with_room_for_joined(found) if self.limits["lanes"] else found
@@ -290,9 +290,13 @@ class _Fitted:
         """Whether a matrix unit that reads its operands itself, 64 rows of one of them, has other rows than those."""
         return has_producers(self.entry) and self.numbers("wave").get(self.roles.rows, _WIDE) % _WIDE != 0
 
-    def _shared_bytes(self) -> int:
-        """For staged tiles: what lanes hand on behind the loop, where they join columns, has a fourth."""
+    def _shared_bytes(self, tiles: Mapping[str, int]) -> int:
+        """For staged tiles: what lanes hand on behind the loop, where they join columns, has a fourth, and where they
+        repeat it along dims that products do not have, what it takes of all that there is."""
         bytes_of_all: int = self.entry.get("room", self.limits["shared"])
+        if self.limits["lanes"] and (values := self.roles.handed_on):
+            handed_on = sum(prod(self._extent(dim, tiles) for dim in dims) * bits // 8 for dims, bits in values)
+            bytes_of_all = min(bytes_of_all, self.limits["memory"] - handed_on)
         if self.roles.behind and has_producers(self.entry):  # and what products behind the loop take
             return bytes_of_all * 3 // 4
         return bytes_of_all * 3 // 4 if self.roles.joined and self.limits["lanes"] else bytes_of_all
@@ -326,7 +330,7 @@ class _Fitted:
         schedule: dict[str, Any] = dict(self.entry.get("schedule", {}))
         if "stages" in schedule:
             once = self._staged_once(tiles)
-            room = (self._shared_bytes() - once) // max(self._staged(tiles) - once, 1)
+            room = (self._shared_bytes(tiles) - once) // max(self._staged(tiles) - once, 1)
             schedule["stages"] = max(1, min(schedule["stages"], room)) if self._are_shared_out(tiles) else 1
         if "parts" in schedule:
             schedule["parts"] = {

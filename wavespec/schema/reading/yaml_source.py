@@ -16,13 +16,13 @@ import yaml
 from wavespec.diagnostics import Related, Source, Span, WavespecError, Where, quote
 from wavespec.schema.language.errors import NumberOutOfRange
 from wavespec.schema.language.expressions import INT64_MAX, INT64_MIN
+from wavespec.yaml_loader import LOADER
 
 LARGEST_FILE_BYTES = 2**20
 _DEEPEST = 32
 _MOST_NODES = 100_000
 _LONGEST_KEY = 256
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _CONSTANTS: dict[str, bool | float | None] = {
@@ -122,7 +122,11 @@ def yaml_to_nodes(text: str, file: str) -> tuple[Node, list[WavespecError]]:
         mark = error.problem_mark or error.context_mark
         span = _span(source, mark, mark) if mark else start
         context = f" {error.context}" if error.context else ""
-        raise MalformedYaml(span, f"This is not YAML: {error.problem or 'unreadable'}{context}.") from None
+        line = source.lines[span.line - 1] if span.line <= len(source.lines) else ""
+        is_tab = line[span.column - 1 : span.column] == "\t"
+        hints = ["Indent by spaces: YAML has no tabs there."] if is_tab else []
+        message = f"This is not YAML: {error.problem or 'unreadable'}{context}."
+        raise MalformedYaml(span, message, hints=hints) from None
     except yaml.YAMLError as error:
         raise MalformedYaml(start, f"This is not YAML: {quote(str(error))}.") from None
     if builder.root is None:
@@ -152,7 +156,7 @@ def plain_to_value(text: str) -> ScalarValue:
 
 def _events(text: str) -> Iterator[Any]:
     parse: Any = yaml.parse  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    yield from parse(text, Loader=_LOADER)
+    yield from parse(text, Loader=LOADER)
 
 
 def _refuse_unprintable(source: Source) -> None:

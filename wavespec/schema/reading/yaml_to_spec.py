@@ -32,8 +32,8 @@ from wavespec.schema.language.errors import (
     UnknownValue,
     WrongOperandCount,
     WrongType,
-    no_constraints,
     no_fields,
+    no_list,
 )
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression, Name, Num
@@ -221,11 +221,11 @@ class _Reader:
             if kind.choices and isinstance(node, ScalarNode):
                 return self._value(node, Kind("choice", choices=kind.choices), positions, path)
             is_aliased = kind.item.form == "worded" and not issubclass(kind.item.models[0], Op)
-            value = node.value if is_aliased and isinstance(node, ScalarNode) else None
             if isinstance(node, MappingNode) and path[-1] in EDITED:
                 hint = f"Edits of a list are {listing(VERBS)}."
                 return self._wrong(WrongType(node.span, "a list", _found(node), hint))
-            return self._wrong(no_constraints(node.span, _found(node), value))
+            value = node.value if isinstance(node, ScalarNode) else None
+            return self._wrong(no_list(node.span, _found(node), value, is_aliased=is_aliased))
         items: list[object] = []
         for index, item in enumerate(node.items):
             positions[(*path, index)] = Position(item.span)
