@@ -98,8 +98,9 @@ class ChooseInstructions(Pass):
 
     Before: mma has its operands, and ``variant`` where the spec names its instruction.
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
-            tiles, of those of a family where the spec names one.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
-            longer runs of the output's contiguous dim (wider stores), but where `WalkRows` lays down rows.
+            tiles, with the name of a family the first of that.  A name that ends in ``:swapped`` computes the
+            transposed product, chosen when a lane then owns longer runs of the output's contiguous dim (wider
+            stores), but where `WalkRows` lays down rows.
             Where scores are joined, tile registers have no more rows than half of the vector registers.
             Instructions that read shared memory themselves are for kernels with waves that only copy, unless other
             waves share out what a product sums over; what is computed is their first operand, or both are.
