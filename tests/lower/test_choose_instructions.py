@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines
+from tests.lower.hopper_gemms import TOGETHER, hopper_gemm
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -68,6 +70,22 @@ def test_named_row_is_taken() -> None:
     assert '"f32_32x32x8_f16:swapped"' in mma
 
 
+@pytest.mark.parametrize(
+    ("tile", "wave", "name"),
+    [
+        ((128, 144, 32), (64, 144), "wgmma_m64n144k8_tf32"),
+        ((96, 128, 32), (96, 64), "wgmma_m64n96k8_tf32:swapped"),
+        ((16, 64, 64), (16, 64), "wgmma_m64n16k8_tf32:swapped"),
+    ],
+)
+def test_the_row_of_a_family_that_fits_the_tiles_is_taken(
+    tile: tuple[int, int, int], wave: tuple[int, int], name: str
+) -> None:
+    gemm = replace(hopper_gemm(dtype="f32", tile=tile, wave=wave, schedule=TOGETHER), mma="wgmma_tf32")
+    (mma,) = lines(gemm.lowered(NVIDIA, STAGE), "mma")
+    assert f'"{name}"' in mma
+
+
 def test_unknown_row_is_reported_with_all_rows() -> None:
     with pytest.raises(WavespecError) as caught:
         Gemm(mma="f32_16x16x16_f16").lowered(NVIDIA)
@@ -79,7 +97,7 @@ gemm.wave.yaml:22:22: error[unknown-matrix-instruction]: sm_90 has no matrix ins
  22 |   - {hardware: {mma: f32_16x16x16_f16}}
     |                      ^^^^^^^^^^^^^^^^
     = note: For sm_90.
-    = hint: It has 'mma_m16n8k16_f16', 'mma_m16n8k16_bf16', 'mma_m16n8k32_i8', 'mma_m16n8k32_u8', 'lanes', 'fma_f32_32x64x4', 'fma_sums_f32_16x32x4', 'fma_f64_16x32x2', 'fma_f32_32x64x1', 'mma3_m16n8k8_f32', 'wgmma_m64n{n}k16_{dtype}', 'wgmma_m64n{n}k32_f8e4m3fn', 'wgmma_m64n{n}k32_f8e5m2', 'wgmma_m64n{n}k32_i8', 'wgmma_m64n{n}k32_u8', 'wgmma_m64n{n}k8_tf32', 'wgmma3_m64n{n}k8_f32', or write 'auto'."""
+    = hint: It has 'mma_m16n8k16_f16', 'mma_m16n8k16_bf16', 'mma_m16n8k32_i8', 'mma_m16n8k32_u8', 'lanes', 'fma_f32_32x64x4', 'fma_sums_f32_16x32x4', 'fma_f64_16x32x2', 'fma_f32_32x64x1', 'mma3_m16n8k8_f32', 'wgmma_m64n{n}k16_{dtype}', 'wgmma_m64n{n}k32_f8e4m3fn', 'wgmma_m64n{n}k32_f8e5m2', 'wgmma_m64n{n}k32_i8', 'wgmma_m64n{n}k32_u8', 'wgmma_tf32', 'wgmma3_m64n{n}k8_f32', or write 'auto'."""
     )
 
 

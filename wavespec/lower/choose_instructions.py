@@ -98,8 +98,9 @@ class ChooseInstructions(Pass):
 
     Before: mma has its operands, and ``variant`` where the spec names its instruction.
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
-            tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
-            longer runs of the output's contiguous dim (wider stores), but where `WalkRows` lays down rows.
+            tiles, with the name of a family the first of that.  A name that ends in ``:swapped`` computes the
+            transposed product, chosen when a lane then owns longer runs of the output's contiguous dim (wider
+            stores), but where `WalkRows` lays down rows.
             Where scores are joined, tile registers have no more rows than half of the vector registers.
             Instructions that read shared memory themselves are for kernels with waves that only copy, unless other
             waves share out what a product sums over; what is computed is their first operand, or both are.
@@ -139,9 +140,10 @@ class ChooseInstructions(Pass):
         written = op.get("variant") or kernel.distribution.instruction
         where = op.span if op.get("variant") else kernel.distribution.instruction_span or op.span
         named = machine.instruction(written)
-        if written != "auto" and named is None:
+        family = [row for row in machine.instructions if row.family == written] if named is None else [named]
+        if written != "auto" and not family:
             raise UnknownMatrixInstruction(where, written, machine)
-        rows = [row for row in machine.instructions if row.auto] if named is None else [named]
+        rows = family or [row for row in machine.instructions if row.auto]
         rows = [r for r in rows if a.dtype in r.inputs and acc.dtype == r.acc.dtype]
         if not rows:
             raise NoMatrixInstruction(where, a.dtype.name, acc.dtype.name, written, machine)
