@@ -39,7 +39,8 @@ class Memory:
     ``zeroed``: of an output, whether it starts as zeros, because not every element is written in every call.
     ``packed``: shared memory in which small elements share bytes, as they do in tensors.
     ``own``: shared memory of which a lane reads what it put there itself, so that nobody has to meet.
-    ``shares``: the shared memory whose bytes it has, as waves that only copy fill one for a loop and then this one.
+    ``shares``: the shared memory whose bytes it has, as waves that only copy fill one for a loop and then this one, or
+    as results leave through a tile that nothing reads any more.
     ``over``: the shared memories of a loop whose bytes it takes once that loop has ended.
     ``strides``, ``start``: of a tensor whose elements are where a call says, see `wavespec.ir.strided`.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.

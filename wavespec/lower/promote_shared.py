@@ -27,6 +27,7 @@ from wavespec.lower.decoded_operands import (
     unpacked_operands,
 )
 from wavespec.lower.empty_dims import may_be_empty
+from wavespec.lower.next_tiles import with_next_tiles
 from wavespec.lower.read_again import reading_again
 from wavespec.lower.read_beside import read_beside
 from wavespec.lower.staged_places import place_of, places_behind, reads_behind
@@ -43,13 +44,13 @@ from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_writes import moved, moved_in_pieces
 from wavespec.ops.shifted_rows import ShiftedRows, shifted_rows, with_shifted_rows, with_shifted_slabs
-from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, shared_bytes_of_all, staging_of
+from wavespec.ops.staged_writes import begins_anywhere, shared_bytes_of_all, staging_of
 from wavespec.ops.tensor_views import as_lines, as_matrices, as_windows
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import Fragment, MatrixInstruction
 
-_SIGNALS_BYTES: Final = 1024
+SIGNALS_BYTES: Final = 1024
 """Left for signals, and in front of tiles that have to start at multiples."""
 
 
@@ -82,7 +83,8 @@ class PromoteShared(Pass):
             it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
             ``write`` gets a shared memory ``<name>.staged_<width>`` that its tile leaves through.
             What lanes read beside products has one buffer where there is no room for more, and the sums that
-            workgroups hand each other lie over the tiles of their loop where there is none beside them.
+            workgroups hand each other lie over the tiles of their loop where there is none beside them.  Results leave
+            through a tile of operands in front of all loops where a schedule asks for two of that and there is no room.
             Several reads of one tile in a block share a copy, and what the matrix unit reads of the columns of another
             tile it reads there, with a mapping.
             What meets an operand that lanes convert themselves is read inside of its tensor, ``clamped``.
@@ -100,22 +102,25 @@ class PromoteShared(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         staging = _Staging(kernel, machine)
-        _check_buffers(kernel, staging)
         try:
-            return _promoted(kernel, machine, staging)
+            promoted = _promoted(kernel, machine, staging)
         except SharedMemoryExceeded:
             if not staging.beside:
                 raise
-        return _promoted(kernel, machine, _Staging(kernel, machine, stages_beside=1))
+            staging = _Staging(kernel, machine, stages_beside=1)
+            promoted = _promoted(kernel, machine, staging)
+        _check_buffers(kernel, staging)
+        return promoted
 
 
 def _check_buffers(kernel: Kernel, staging: _Staging) -> None:
     """Refuse a number of buffers for a tensor that has none of its own, in a schedule for this target."""
     roles = kernel.distribution.roles
-    beside = {op["memory"] for op in kernel.walk() if op.is_(READ) and op.result.name in staging.beside}
+    known = {op["memory"] for op in kernel.walk() if op.is_(READ) and op.result.name in staging.beside}
+    known.update(staging.next_tiles().values())
     for name, _ in roles.buffers:
-        if name not in beside and kernel.distribution.is_for_target:
-            why = "no lanes read staged tiles of it beside products"
+        if name not in known and kernel.distribution.is_for_target:
+            why = "no lanes read staged tiles of it beside products, nor is one copied ahead for the next tile"
             raise UselessSetting(roles.where("buffers", name), name, why, "Leave it out for this target.")
 
 
@@ -129,7 +134,7 @@ def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:
 
     added = staging.with_next_tiles()
     kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
-    kernel = with_sums_over(kernel, staging.tiles_of_loops(), machine.shared.bytes - _SIGNALS_BYTES)
+    kernel = with_sums_over(kernel, staging.tiles_of_loops(), machine.shared.bytes - SIGNALS_BYTES)
     check_shared(kernel, machine)
     symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
     return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
@@ -153,6 +158,7 @@ class _Staging:
         self.before = loops_before(kernel) if kernel.producers else {}
         self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
+        self.tensors: dict[str, str] = {}
         self.mapped: dict[tuple[Any, ...], str] = {}
         self.decoded = decoded_values(kernel) | laid_down_values(kernel)
         self.unpacked, self.of_lanes = unpacked_operands(kernel, machine), operands_of_lanes(kernel, machine)
@@ -186,16 +192,15 @@ class _Staging:
         return op.with_(staged=tuple(memory.name for memory in staged))
 
     def with_next_tiles(self) -> dict[str, Memory]:
-        """The memories; what is read in front of loops has a second buffer for the next tile of the workgroup, where
-        there is room."""
-        added, room, within = dict(self.added), self._room(), self._in_common()
+        """The memories, with the next tile of the workgroup where that is copied ahead."""
+        added, within = dict(self.added), self._in_common()
         added |= {name: replace(added[name], shares=other) for name, other in within.items()}
-        for name, loop in self.filled_in.items():
-            if loop is None and self.kernel.producers and self.kernel.distribution.persistent:
-                room -= shared_bytes(added[name])
-                if room >= 0:
-                    added[name] = replace(added[name], buffers=2)
-        return added
+        return with_next_tiles(self.kernel, added, self.next_tiles(), self._room())
+
+    def next_tiles(self) -> dict[str, str]:
+        """The memories that are filled in front of loops, for each tile of a workgroup, and the tensor of each."""
+        walks = self.kernel.producers and self.kernel.distribution.persistent
+        return {name: self.tensors[name] for name, loop in self.filled_in.items() if loop is None} if walks else {}
 
     def _in_common(self) -> dict[str, str]:
         return buffers_in_common(self.added, self.filled_in, self.before)
@@ -209,7 +214,7 @@ class _Staging:
         apart = (memory for name, memory in self.added.items() if name not in within)
         kernel = replace(self.kernel, memories=(*self.kernel.memories, *apart))
         taken = shared_bytes_of_all(with_sums_over(kernel, self.tiles_of_loops(), 0).memories)
-        return self.machine.shared.bytes - _SIGNALS_BYTES - taken
+        return self.machine.shared.bytes - SIGNALS_BYTES - taken
 
     def _read(self, op: Op) -> tuple[Op, ...]:
         source, value = seen_by(op, self.kernel), op.result
@@ -374,6 +379,7 @@ class _Staging:
         elsewhere = {name for name, other in self.filled_in.items() if other != loop}
         shared = unlike(replace(shared, buffers=stages), self.added, elsewhere)
         self.added[shared.name], self.filled_in[shared.name] = shared, loop
+        self.tensors[shared.name] = op["memory"]
         return shared
 
 

@@ -15,9 +15,11 @@ from wavespec.lower.thread_properties import is_of_lanes, roles_are_apart
 from wavespec.schedule.buffer_ring import NEXT_TURN, READS, WAVES_IN_TURN, rings_of, rings_outside, signal
 from wavespec.schedule.consumer import Consumer
 from wavespec.schedule.errors import NothingToCopy, ValuesNotShared
+from wavespec.schedule.given_back import asked_for
 from wavespec.schedule.issue_in_turn import turn_signals
 from wavespec.schedule.producer import Producer
 from wavespec.schedule.taken_numbers import given_in
+from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 
 
@@ -68,12 +70,24 @@ class SpecializeWaves(Pass):
             signals.append(signal(NEXT_TURN, WAVES_IN_TURN, kernel.wave_count // WAVES_IN_TURN))
         memories, symbols = given_in(kernel, by_lanes=producer.by_lanes)
         consumed = consumer.body()
+        _check_given_back(kernel, frozenset[str]().union(*(ring.filled for ring in outside.values())), consumer)
         roles = (
             _role(kernel.wave_count, kernel.producers, few, _apart(producer.body(), consumed, fresh)),
             _role(0, kernel.wave_count, many, consumed),
         )
         kernel = kernel.with_symbols(*(ring.done for ring in all_rings), *producer.symbols, *symbols)
         return replace(kernel, memories=(*kernel.memories, *signals, *memories), body=roles)
+
+
+def _check_given_back(kernel: Kernel, once: frozenset[str], consumer: Consumer) -> None:
+    """Refuse one buffer for what is filled ``once`` and no last step gives back, in a schedule for this target."""
+    asked, roles = asked_for(kernel), kernel.distribution.roles
+    for memory in sorted(once - consumer.given_back):
+        if memory in asked and kernel.distribution.is_for_target:
+            why = "no step is the last one to read a tile of it, for products that others follow"
+            raise UselessSetting(
+                roles.where_buffers(asked[memory]), asked[memory], why, "Leave it out for this target."
+            )
 
 
 def _is_known_to_all(kernel: Kernel, bind: Op) -> bool:
@@ -91,11 +105,15 @@ def _is_known_to_all(kernel: Kernel, bind: Op) -> bool:
 
 
 def _with_buffers_in_common(kernel: Kernel) -> Kernel:
-    """The kernel without memories that lie in others: their steps go on in the rings of those."""
+    """The kernel without memories that lie in others: their steps go on in the rings of those, or all of their buffers
+    lie in one."""
     names = {memory.name: memory.shares for memory in kernel.memories if memory.shares}
+    slabs = {memory.name: memory.elements for memory in kernel.memories if memory.shares and not memory.staged}
 
     def change(op: Op) -> tuple[Op, ...]:
         used = {key: names[name] for key in READS if (name := op.get(key, "")) in names}
+        if (elements := slabs.get(op.get("memory", ""))) is not None:
+            used |= {"offset": op["offset"] + op["buffer"] * elements, "buffer": const(0)}
         return (op.with_(**used),) if used else (op,)
 
     memories = tuple(memory for memory in kernel.memories if not memory.shares)

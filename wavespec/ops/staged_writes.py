@@ -192,9 +192,12 @@ def write_staged(
         axes = (replace(first, extent=slab.elements // math.prod(axis.extent for axis in rest)), *rest)
         place = places[slab.fragment * layout.fragment_elements + slab.start]
         part = build.cast(build.slice(values[slab.fragment], slab.start, slab.elements), memory.dtype)
-        wait = Op("bulk_wait", attributes=attribute_pairs({"pending": _groups_since(slabs, number)}), span=build.span)
-        build.add("if", (), (), Region((), (wait,), ()), mask=first_lane)
-        build.add("barrier", (), (), first=wave, waves=1)
+        if not memory.shares:
+            since = _groups_since(slabs, number)
+            wait = Op("bulk_wait", attributes=attribute_pairs({"pending": since}), span=build.span)
+            build.add("if", (), (), Region((), (wait,), ()), mask=first_lane)
+        if not memory.shares or not number:  # a tile that was read lies there, and nothing else
+            build.add("barrier", (), (), first=wave, waves=1)
         _lay_down(build, memory, Layout(base, axes, len(axes)), part, buffer, machine)
         build.add("fence_async", (), ())
         build.add("barrier", (), (), first=wave, waves=1)

@@ -25,6 +25,7 @@ from wavespec.ir.thread_ops import (
     MMA_ASYNC,
     MMA_COMMIT,
     NAMES_A_SYMBOL,
+    STORE_MATRIX,
 )
 from wavespec.schedule.errors import StagedOutsideLoop, StepsNotCounted
 from wavespec.schedule.feeding import feeding
@@ -319,7 +320,8 @@ def filled_by(kernel: Kernel, loop: Op) -> frozenset[str]:
     if not loop.is_(FOR):
         return frozenset()
     written = {op["memory"] for op in loop.body.ops if is_copy(kernel, op)}
-    read = {name for op in loop.body.ops if not op.is_(FILLS) for key, name in op.attributes if key in READS}
+    others = [op for op in loop.body.ops if not op.is_(FILLS, STORE_MATRIX)]
+    read = {name for op in others for key, name in op.attributes if key in READS}
     return frozenset(written & read)
 
 

@@ -42,6 +42,14 @@ from wavespec.schedule.carried_rounds import with_rounds
 from wavespec.schedule.decode_ahead import decode_ahead
 from wavespec.schedule.errors import NoEarlyWait, ProductInOnePart, StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
+from wavespec.schedule.given_back import (
+    behind_products,
+    has_no_steps,
+    in_last_step,
+    is_last,
+    leave_through,
+    released_late,
+)
 from wavespec.schedule.issue_in_turn import first_turn, issued_in_turn
 from wavespec.schedule.multiply_as_decoded import multiply_as_decoded, multiply_decoded
 from wavespec.schedule.overlapped_products import issues_in_parts, overlapped_products, waits_early
@@ -70,6 +78,8 @@ class Consumer:
         self.taken_from = {op["memory"] for op in kernel.walk() if op.is_(TAKE_NUMBER)}
         """Counters whose numbers those ask for who only copy."""
         self.overlapping: dict[int, Op] = {}
+        self.given_back = set[str]()
+        """Shared memories of tiles that are given back in their last step."""
         self.begins: dict[int, bool] = {}
         """By the `id` of such a loop, whether its first step fills the first buffer."""
         self.turn = kernel.symbol(TURN) if TURN in dict(kernel.waves) else None
@@ -94,12 +104,15 @@ class Consumer:
 
     def _kept(self, ops: Sequence[Op], around: tuple[Op, ...], outside: BufferRing | None) -> tuple[Op, ...]:
         ops = self._awaited(ops, outside) if outside else ops
+        early = in_last_step(self.kernel, ops, outside, self.rings)
+        self.given_back |= outside.filled if outside and early else frozenset()
         result: list[Op] = []
         in_turn = self._in_turn(ops) if self.turn is not None and around and _walks(around[-1], around[:-1]) else ()
         for number, op in enumerate(ops):
             wait, give = self._turns(around, is_first=number in in_turn[:1], is_last=number in in_turn[-1:])
             if op.is_(FOR) and filled_by(self.kernel, op):
-                result += self._loop(op, self.rings[id(op)], wait, give)
+                last = is_last(self.kernel, op, early) if early else None
+                result += self._loop(op, self.rings[id(op)], wait, give, outside, last)
                 continue
             result += wait
             if op.region is not None:
@@ -119,7 +132,7 @@ class Consumer:
                 result.append(op)
             result += give
         result = self._overlapping(result)
-        return tuple(self._released(result, outside) if outside else result)
+        return tuple(self._released(result, outside, early) if outside else result)
 
     def _awaited(self, ops: Sequence[Op], outside: BufferRing) -> tuple[Op, ...]:
         """What stands around loops, with a wait for what is filled once where its copies were."""
@@ -128,19 +141,34 @@ class Consumer:
         before, behind = ([ops[n] for n in used if (n < first) == is_before] for is_before in (True, False))
         return *before, _full(outside), *behind
 
-    def _released(self, ops: Sequence[Op], outside: BufferRing) -> list[Op]:
-        """The same with its buffer, given back behind the last loop that reads it, where the next tile fills it."""
+    def _released(self, ops: Sequence[Op], outside: BufferRing, loops: Sequence[Op]) -> list[Op]:
+        """The same with its buffer, given back behind the last loop that reads it, where the next tile fills it;
+        ``loops``: those that do so themselves."""
         index = outside.index(outside.step)
-        last = readers(ops, outside.filled)[-1] if outside.empty_arrivals else len(ops)
         used = [_of_buffer(op, outside.filled, index) for op in ops]
-        release = self._release_by_all(outside, index) if outside.empty_arrivals else []
+        if not outside.empty_arrivals:
+            return used
+        if leave_through(used, outside):
+            return released_late(self.kernel, used, outside)
+        last, release = readers(ops, outside.filled)[-1], self._release_by_all(outside, index)
+        if loops:  # in the last step, unless there was none
+            release[-1] = self._release(outside, index, has_no_steps(loops))
         return [*used[: last + 1], *release, *used[last + 1 :]]
 
     def _in_turn(self, ops: Sequence[Op]) -> tuple[int, ...]:
         """Operations of a tile that multiply: one wave has its turn from the first to the last."""
         return tuple(n for n, op in enumerate(ops) if any(filled_by(self.kernel, inner) for inner in op.walk()))
 
-    def _loop(self, loop: Op, rings: Sequence[BufferRing], wait: Sequence[Op], give: Sequence[Op]) -> list[Op]:
+    def _loop(
+        self,
+        loop: Op,
+        rings: Sequence[BufferRing],
+        wait: Sequence[Op],
+        give: Sequence[Op],
+        outside: BufferRing | None,
+        last_step: Mask | None,
+    ) -> list[Op]:
+        """``last_step``: which one gives back what is filled ``outside``, if one does."""
         ring, filled = rings[0], frozenset[str]().union(*(ring.filled for ring in rings))
         lets = [let for one in rings for let in one.lets if one.begins]
         index = ring.index(ring.step)
@@ -174,6 +202,9 @@ class Consumer:
             if decoded is None:
                 self._check_turns(loop)
             ops = decoded or [*multiply_as_decoded(ops, self.fresh), barrier]
+        if outside is not None and last_step is not None:
+            place = behind_products(ops, outside) + 1
+            ops = [*ops[:place], self._release(outside, outside.index(outside.step), last_step), *ops[place:]]
         loop = replace(loop, region=replace(loop.body, ops=self._signalled(ops, rings, loop.body.arguments)))
         rounds = use_beside_products(self.kernel, loop, self.registers, self.fresh) if ring.stages > 1 else (loop,)
         if len(rounds) > 1:

@@ -145,7 +145,9 @@ class WaveSchedule(SpecModel):
         default_factory=dict[Name, int], exclude_if=lambda value: not value
     )
     """Copies of the tiles of staged tensors that lanes read beside products, with `producers`: `{bias: 1}`. Absent: as
-    many as `stages`, or one where these do not fit."""
+    many as `stages`, or one where these do not fit. Of what is read in front of loops, where workgroups stay: with
+    `{q: 1}` the last step of a tile gives it back, as soon as it is multiplied; with `{q: 2}` the next tile is copied
+    ahead where results have no bytes of their own then, and leave through the tile."""
 
 
 class WorkgroupSchedule(SpecModel):
