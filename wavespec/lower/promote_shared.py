@@ -42,7 +42,7 @@ from wavespec.lower.turned_tiles import turned_arrangement
 from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_writes import moved, moved_in_pieces
-from wavespec.ops.shifted_rows import ShiftedRows, shifted_rows, with_shifted_rows, with_shifted_slabs
+from wavespec.ops.shifted_rows import ShiftedRows, shifts_of_operand, with_shifted_rows, with_shifted_slabs
 from wavespec.ops.staged_writes import begins_anywhere, shared_bytes, shared_bytes_of_all, staging_of
 from wavespec.ops.tensor_views import as_lines, as_matrices, as_windows
 from wavespec.schema.checking.check_schedules import UselessSetting
@@ -88,6 +88,7 @@ class PromoteShared(Pass):
             What meets an operand that lanes convert themselves is read inside of its tensor, ``clamped``.
             What a product would have staged, and lies at places that are computed, is read as it is: ``direct``; so is
             what is read in a branch beside waves that only copy, which know of no steps that some have.
+            Rows that taps of several lines shift are there once for a workgroup: tiles begin ``further`` down.
             Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
             on: (symbol, memory, place), each behind those that its own place depends on.
     Errors: ``computed-place`` at the read; ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` and
@@ -253,20 +254,27 @@ class _Staging:
         if value.name in self.within:
             return self._copied_with_others(op)
         dims = tuple(dim for dim in source.dims if dim in value.tile.dims)
-        origin, local, extents = self._part(op, dims, fragment)
+        in_rows = fragment is not None and fragment.of_rows
+        shifts = shifts_of_operand(op, dims, source, self.machine, in_rows=in_rows) if product is not None else None
+        has_lines = shifts is not None and shifts.lines > 1
+        origin, local, extents = self._part(op, dims, None if has_lines else fragment)
         if product is None and kernel.producers and value.name not in self.decoded | self.beside:
             raise StagedForNoProduct(source.span or op.span, source.name)
         if len(dims) != 2:
             raise NoMatrixStaged(source.span or op.span, source.name, dims)
-        shared = self._memory(op, source, tuple((dim, extents[dim]) for dim in dims), product, fragment)
+        shared = self._memory(op, source, tuple((dim, extents[dim]) for dim in dims), product, fragment, shifts)
         where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | _bias(fragment)
         where |= _cache(op)
         if op.get("at"):
             where |= {"at": place_of(op, kernel), "over": op["over"], "through": places_behind(kernel, op)}
+        if shifts and has_lines:
+            where["further"] = ((dims[0], shifts.most),)
         copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
         result = replace(value, type=replace(value.tile, dtype=shared.dtype))
         read = replace(op.without("at", "over", "cache"), operands=())
         read = replace(read.with_(memory=shared.name, origin=tuple(local.items())), results=(result,))
+        if shifts and has_lines:
+            read = read.with_(further=((dims[0], shifts.at(index_of(dims[1]))),))
         if product is not None and instruction_of(product, self.machine).reads_shared:
             read = read.with_(by_unit=True)
         return (copy, read)
@@ -329,6 +337,7 @@ class _Staging:
         extents: tuple[tuple[str, int], ...],
         product: Op | None,
         fragment: Fragment | None,
+        shifts: ShiftedRows | None,
     ) -> Memory:
         """The memory for a tile, arranged for its product; the same one for all that stage the same alike."""
         dims, sizes = tuple(dim for dim, _ in extents), tuple(const(extent) for _, extent in extents)
@@ -342,8 +351,8 @@ class _Staging:
             turned = turned_arrangement(shared, source, product, self.kernel, self.machine)
             if turned is not None:
                 return self._added(replace(shared, arrangement=turned), op)
-        if product is not None and op.get("at") and (rows := shifted_rows([place for _, place in op["at"]], *dims)):
-            once = self._once_for_shifts(op, shared, rows, product, fragment)
+        if product is not None and shifts is not None:
+            once = self._once_for_shifts(op, shared, shifts, product, fragment)
             if once is not None:
                 return self._added(once, op)
         return self._added(arrange_staged(shared, product, fragment, self.machine, source.span), op)
