@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wavespec.schema.cases import TargetCase, cases_for_target
+from wavespec.schema.language.constraints import Hardware
 from wavespec.schema.language.models import KernelSpec
 from wavespec.targets.machine import Machine
 
 
 def machines_of(case: TargetCase, chosen: Sequence[Machine]) -> tuple[Machine, ...]:
-    """Those of some variants of a target that have the case."""
+    """Those of some variants of a target that have the case.  One that names variants and a matrix instruction is for
+    kernels with inputs of a type that it multiplies: others of the same spec take the next."""
     if case.case is None or not case.case.variants:
         return tuple(chosen)
-    return tuple(one for one in chosen if one.variant in case.case.variants)
+    return tuple(one for one in chosen if one.variant in case.case.variants and _multiplies(case, one))
+
+
+def _multiplies(case: TargetCase, machine: Machine) -> bool:
+    """Whether the instructions that a case names, as far as the machine has them, take inputs of its kernel."""
+    types = {tensor.dtype for tensor in case.spec.tensors.values() if tensor.role == "input"}
+    named = [one.settings.mma or "" for one in case.spec.constraints if isinstance(one, Hardware)]
+    rows = [row for row in map(machine.instruction, named) if row is not None]
+    return all(any(dtype.name in types for dtype in row.inputs) for row in rows)
 
 
 def cases_on(spec: KernelSpec, target: str, chosen: Sequence[Machine]) -> tuple[TargetCase, ...]:

@@ -8,7 +8,14 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Memory
 from wavespec.ops.index_map import index_of
-from wavespec.ops.shifted_rows import ShiftedRows, shift_of, shifted_rows, with_shifted_rows, with_shifted_slabs
+from wavespec.ops.shifted_rows import (
+    ShiftedRows,
+    period_of,
+    shift_of,
+    shifted_rows,
+    with_shifted_rows,
+    with_shifted_slabs,
+)
 
 M, K = index_of("M"), index_of("K")
 WIDTH = symbol("P", 1)
@@ -19,7 +26,12 @@ PIXEL = M + K // 64 % 3
     ("places", "expected"),
     [
         ((PIXEL // WIDTH, PIXEL % WIDTH - 1, K % 64), ShiftedRows(64, 3)),
-        ((PIXEL // WIDTH + K // 192 % 3, PIXEL % WIDTH, K % 64 + K // 576 * 64), ShiftedRows(64, 3)),
+        ((PIXEL // WIDTH + K // 192 % 3, PIXEL % WIDTH, K % 64 + K // 576 * 64), ShiftedRows(64, 3, 3, WIDTH)),
+        ((PIXEL // WIDTH + K // 192 - K // 576 * 3, PIXEL % WIDTH, K % 64), ShiftedRows(64, 3, 3, WIDTH)),
+        ((PIXEL // WIDTH + K // 192, PIXEL % WIDTH, K % 64), ShiftedRows(64, 3, 3, WIDTH)),
+        ((PIXEL // WIDTH % 7 + K // 192 % 3, PIXEL % WIDTH, K % 64), ShiftedRows(64, 3)),
+        ((PIXEL // WIDTH + K // 192 % 3, PIXEL // WIDTH, PIXEL % WIDTH, K % 64), None),
+        ((PIXEL // WIDTH + K // 192 % 3, PIXEL % 9, K % 64), None),
         ((PIXEL // WIDTH, M % WIDTH, K % 64), None),
         ((PIXEL // WIDTH, PIXEL % WIDTH + K // 64 % 3, K % 64), None),
         ((PIXEL // WIDTH, PIXEL % WIDTH, K % 128), None),
@@ -30,7 +42,12 @@ PIXEL = M + K // 64 % 3
     ],
     ids=[
         "one row of taps",
-        "several, and parts of the channels",
+        "several lines, and parts of the channels",
+        "several lines, as a difference",
+        "several lines of all channels",
+        "lines below the images",
+        "a line that is not shifted",
+        "columns of other lines",
         "a row that is not shifted",
         "a column that is shifted again",
         "channels of two taps",
@@ -41,7 +58,7 @@ PIXEL = M + K // 64 % 3
     ],
 )
 def test_shifts_are_found_in_places(places: tuple[Expr, ...], expected: ShiftedRows | None) -> None:
-    assert shifted_rows(places, "M", "K") == expected
+    assert shifted_rows(places, "M", "K", 576) == expected
 
 
 def test_a_step_along_the_depth_is_the_next_row() -> None:
@@ -57,6 +74,23 @@ def test_a_step_along_the_depth_is_the_next_row() -> None:
     assert len(rows) == 34 * 3, "rows of different taps below each other are apart"
     assert {place(m, k) for m in range(32) for k in range(0, 576, 64)} <= rows, "and all that is read is copied"
     assert max(place(m, k) for m in range(36) for k in range(576)) < staged.elements.value
+
+
+def test_rows_of_several_lines_are_there_once() -> None:
+    rows = ShiftedRows(64, 3, 3, symbol("P", 1, 9))
+    tile = Memory("tile", DTYPES["bf16"], ("M", "K"), (const(32), const(1152)), "shared", staged=True)
+    staged = with_shifted_rows(tile, rows)
+    assert staged is not None and staged.shape[0].value >= 32 + 2 + 2 * 9
+    assert staged.elements.value == 2 * 64 * staged.shape[0].value
+    assert (period_of(staged), period_of(tile_of(ShiftedRows(64, 3)))) == (576, 192)
+    assert str(rows.at(K)) == "(K.i//64)%3 + P*((K.i//192)%3)"
+
+
+def tile_of(rows: ShiftedRows) -> Memory:
+    tile = Memory("tile", DTYPES["bf16"], ("M", "K"), (const(32), const(576)), "shared", staged=True)
+    staged = with_shifted_rows(tile, rows)
+    assert staged is not None
+    return staged
 
 
 def test_a_depth_that_ends_within_a_shift_is_staged_as_it_is() -> None:

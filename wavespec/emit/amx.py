@@ -3,6 +3,7 @@ through a loop."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.zeros import local_memory
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.rewriting import uses_of
 from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import CONSTANT, FOR, LOAD_TILE, MMA, STORE
@@ -65,6 +66,11 @@ class _Sums:
     rounded_pairs: str
 
 
+def _stands_for_several(tile: Memory) -> bool:
+    """Whether elements of a staged tile are one in memory, as those of rows that taps shift are."""
+    return tile.elements.value < math.prod(extent.value for extent in tile.shape)
+
+
 def _tiles_of(row: MatrixInstruction) -> tuple[int, int]:
     """How many a block of sums has below each other, and side by side."""
     return row.m // _ROWS, row.n * row.acc.dtype.bytes // _ROW_BYTES
@@ -103,6 +109,7 @@ class Tiles(Emitter):
         """Of the block of sums that a loop has left in tiles, to be stored from there."""
         staged = [memory for memory in self.kernel.memories if memory.space == "shared"]
         self.sizes = {memory.name: memory.bytes_of(memory.elements.value) for memory in staged}
+        self.read_again = {memory.name for memory in staged if _stands_for_several(memory)}
         self.zeros = {op.result.name for op in self.kernel.walk() if op.is_(CONSTANT) and op["value"] == 0}
         uses = Counter(value.name for op in self.kernel.body for value in uses_of(op))
         self.laid_down = {name: memory for name, memory in self._laid_down(self.kernel.body) if uses[name] == 1}
@@ -349,9 +356,9 @@ class Tiles(Emitter):
         """Where an operand lies, and how it is loaded.
 
         Tiles of a memory that the nearest cache has no room for come from the next one each time: they leave the
-        nearest one to those that it does have."""
+        nearest one to those that it does have.  Rows that the tiles behind them read as well are near."""
         memory = self.sizes.get(rows.memory, 0)
-        fits = memory <= self.machine.nearest_cache_bytes
+        fits = memory <= self.machine.nearest_cache_bytes or rows.memory in self.read_again
         return self._address(rows), "tileloadd64" if fits else "tileloaddt164"
 
     def _address(self, rows: _Rows) -> tuple[str, str]:

@@ -113,7 +113,7 @@ Expression = Literal[
 ]
 Extent = Literal["valid"]
 Mask = Literal["mask", "onto"]
-Places = Literal["at", "origin"]
+Places = Literal["at", "further", "origin"]
 Expressions = Literal["corner", "offsets", "outside", "places", "sizes", "view"]
 Names = Literal["clamped", "over", "staged"]
 Numbers = Literal["apart", "box"]

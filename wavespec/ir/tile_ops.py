@@ -115,7 +115,8 @@ READ: Final = _declare(
     "values of places ... -> tile",
     "a tile of a tensor, or of what is staged of one. `by_unit`: the matrix unit reads it itself; `direct`: not "
     "through shared memory; `clamped`: dims that are read inside of the tensor whatever the place; `around`: what is "
-    "beyond the ends of its rows is anything; `bias`: added to every element",
+    "beyond the ends of its rows is anything; `bias`: added to every element; `further`: rows are so far behind those "
+    "of the origin in the memory, by where the tile begins along its other dim",
     Trait.READS_MEMORY,
     Trait.ALIKE,
     operands=ANY,
@@ -124,6 +125,7 @@ READ: Final = _declare(
         "memory": Kind.MEMORY,
         "origin": _ORIGIN,
         **_MAPPED,
+        "further": Attribute(Kind.PLACES, absent="none", set_by="promote-shared"),
         "by_unit": Attribute(Kind.FLAG, absent="false", set_by="promote-shared"),
         "direct": Attribute(Kind.FLAG, absent="false", set_by="separate-operands"),
         "clamped": Attribute(Kind.NAMES, absent="none"),
@@ -161,11 +163,13 @@ COPY: Final = _declare(
     "a tile of the tensor `source` to shared memory. `through`: how places follow from values; `boxes`: extents "
     "that a copy engine takes; `transpose`: register axes that change places on the way; `loops`, `guard` and "
     "`bounded`: which rounds of which lanes have something to copy; `valid`: rows that are not zeros, of boxes; "
-    "`outside`: what is above 0 for elements that lanes leave out",
+    "`outside`: what is above 0 for elements that lanes leave out; `further`: how many rows more than the tile has are "
+    "copied",
     Trait.FILLS,
     attributes={
         "source": Kind.MEMORY,
         "memory": Kind.MEMORY,
+        "further": Attribute(Kind.PLACES, absent="none", set_by="promote-shared"),
         "origin": Kind.PLACES,
         **_MAPPED,
         "clamped": Attribute(Kind.NAMES, absent="none"),

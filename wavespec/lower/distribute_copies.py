@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const, minimum, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import dim_of_wave
@@ -24,7 +24,7 @@ from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_pla
 from wavespec.lower.turned_tiles import turned_blocks_of
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_places import moved_place, rows_moved_together
-from wavespec.ops.shifted_rows import shift_of
+from wavespec.ops.shifted_rows import period_of, shift_of
 from wavespec.ops.tensor_views import as_matrices, as_slabs, as_windows, slab_columns
 from wavespec.targets.machine import Machine
 
@@ -349,24 +349,30 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
     symbols: list[Expr] = []
     base: list[tuple[str, Expr]] = []
     read = _read_extents(kernel, shared, machine)
-    shift = shift_of(shared)  # of what is there once, the first of several rows is copied
-    steps = {column: shift.depth} if shift and width == shift.width else {}
+    period = period_of(shared)  # of what is there once, the first of several rows is copied
+    steps = {column: period} if period and width == unit else {}
     several = _blocks_of_period(op, row, lines) if packed and digits[0].dim == column else 1
     if sizes[row] % (several * lines) == 0:
         steps[row] = several * lines
     else:
         several = 1
+    further = dict[str, Expr](op.get("further") or ())
     blocks = [(row, lines), (column, width)]
     if packed and digits[0].dim == column and _is_divided(op, column):  # once for a panel, and not in each of its rows
         blocks.reverse()
     for dim, block in blocks:
         step = steps.get(dim, block)
         granule = math.lcm(step, read.get(dim, 1))
-        at = symbol(f"copy.{shared.name}.{dim}", 0, sizes[dim] - step, step)
-        base.append((dim, at))
+        # Rows that are there once for all lines: steps are counted, so that places say nothing of lines.
+        unit_step = step if dim == column and further and step == period else 1
+        at = symbol(f"copy.{shared.name}.{dim}", 0, (sizes[dim] - step) // unit_step, step // unit_step)
+        base.append((dim, at * unit_step))
         if not at.is_const:
             symbols.append(at)
-            loops.append((at, remaining(kernel, dim, sizes[dim], granule), const(step)))
+            beyond = further.get(dim, const(0))
+            there = remaining(kernel, dim, sizes[dim] - (beyond.high or 0), granule) + ceildiv(beyond, step) * step
+            there = minimum(there, sizes[dim]) if beyond is not const(0) else there
+            loops.append((at, ceildiv(there, unit_step), const(step // unit_step)))
     axes = (RegisterAxis(lines, ((row, 1),)), RegisterAxis(width, ((column, 1),)))
     if several > 1:
         axes = (RegisterAxis(several, ((row, lines),)), *axes)

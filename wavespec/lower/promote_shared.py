@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from wavespec.diagnostics import WavespecError, Where
@@ -12,9 +12,10 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.ir.names import dim_of_wave
 from wavespec.ir.nodes import replace
-from wavespec.ir.tile_ops import COPY, ITERATE, MMA, READ, WRITE
+from wavespec.ir.tile_ops import COPY, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
+from wavespec.lower.blocks_of_reads import loops_of_reads, read_beside_products, reads_in_branches
 from wavespec.lower.check_shared import SharedMemoryExceeded, check_shared
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.common_buffers import buffers_in_common, loops_before
@@ -43,7 +44,7 @@ from wavespec.lower.turned_tiles import turned_arrangement
 from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_writes import moved, moved_in_pieces
-from wavespec.ops.shifted_rows import ShiftedRows, shifted_rows, with_shifted_rows, with_shifted_slabs
+from wavespec.ops.shifted_rows import ShiftedRows, shifts_of_operand, with_shifted_rows, with_shifted_slabs
 from wavespec.ops.staged_writes import begins_anywhere, shared_bytes_of_all, staging_of
 from wavespec.ops.tensor_views import as_lines, as_matrices, as_windows
 from wavespec.schema.checking.check_schedules import UselessSetting
@@ -90,6 +91,7 @@ class PromoteShared(Pass):
             What meets an operand that lanes convert themselves is read inside of its tensor, ``clamped``.
             What a product would have staged, and lies at places that are computed, is read as it is: ``direct``; so is
             what is read in a branch beside waves that only copy, which know of no steps that some have.
+            Rows that taps of several lines shift are there once for a workgroup: tiles begin ``further`` down.
             Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
             on: (symbol, memory, place), each behind those that its own place depends on.
     Errors: ``computed-place`` at the read; ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` and
@@ -153,10 +155,10 @@ class _Staging:
                 row = instruction_of(op, machine)
                 self.products.append((row, (op["m"], op["n"])))
                 self.operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
-        self.together, self.added = set(_beside_product(kernel.body)), dict[str, Memory]()
-        self.loops = _loops_of_reads(kernel) if kernel.producers else {}
+        self.together, self.added = set(read_beside_products(kernel.body)), dict[str, Memory]()
+        self.loops = loops_of_reads(kernel) if kernel.producers else {}
         self.before = loops_before(kernel) if kernel.producers else {}
-        self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
+        self.in_branches = reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
         self.tensors: dict[str, str] = {}
         self.mapped: dict[tuple[Any, ...], str] = {}
@@ -258,20 +260,27 @@ class _Staging:
         if value.name in self.within:
             return self._copied_with_others(op)
         dims = tuple(dim for dim in source.dims if dim in value.tile.dims)
-        origin, local, extents = self._part(op, dims, fragment)
+        in_rows = fragment is not None and fragment.of_rows
+        shifts = shifts_of_operand(op, dims, source, self.machine, in_rows=in_rows) if product is not None else None
+        has_lines = shifts is not None and shifts.lines > 1
+        origin, local, extents = self._part(op, dims, None if has_lines else fragment)
         if product is None and kernel.producers and value.name not in self.decoded | self.beside:
             raise StagedForNoProduct(source.span or op.span, source.name)
         if len(dims) != 2:
             raise NoMatrixStaged(source.span or op.span, source.name, dims)
-        shared = self._memory(op, source, tuple((dim, extents[dim]) for dim in dims), product, fragment)
+        shared = self._memory(op, source, tuple((dim, extents[dim]) for dim in dims), product, fragment, shifts)
         where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | _bias(fragment)
         where |= _cache(op)
         if op.get("at"):
             where |= {"at": place_of(op, kernel), "over": op["over"], "through": places_behind(kernel, op)}
+        if shifts and has_lines:
+            where["further"] = ((dims[0], shifts.most),)
         copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
         result = replace(value, type=replace(value.tile, dtype=shared.dtype))
         read = replace(op.without("at", "over", "cache"), operands=())
         read = replace(read.with_(memory=shared.name, origin=tuple(local.items())), results=(result,))
+        if shifts and has_lines:
+            read = read.with_(further=((dims[0], shifts.at(index_of(dims[1]))),))
         if product is not None and instruction_of(product, self.machine).reads_shared:
             read = read.with_(by_unit=True)
         return (copy, read)
@@ -334,6 +343,7 @@ class _Staging:
         extents: tuple[tuple[str, int], ...],
         product: Op | None,
         fragment: Fragment | None,
+        shifts: ShiftedRows | None,
     ) -> Memory:
         """The memory for a tile, arranged for its product; the same one for all that stage the same alike."""
         dims, sizes = tuple(dim for dim, _ in extents), tuple(const(extent) for _, extent in extents)
@@ -347,8 +357,8 @@ class _Staging:
             turned = turned_arrangement(shared, source, product, self.kernel, self.machine)
             if turned is not None:
                 return self._added(replace(shared, arrangement=turned), op)
-        if product is not None and op.get("at") and (rows := shifted_rows([place for _, place in op["at"]], *dims)):
-            once = self._once_for_shifts(op, shared, rows, product, fragment)
+        if product is not None and shifts is not None:
+            once = self._once_for_shifts(op, shared, shifts, product, fragment)
             if once is not None:
                 return self._added(once, op)
         return self._added(arrange_staged(shared, product, fragment, self.machine, source.span), op)
@@ -412,19 +422,6 @@ def _bias(fragment: Fragment | None) -> dict[str, int]:
     return {"bias": fragment.bias} if fragment and fragment.bias else {}
 
 
-def _loops_of_reads(kernel: Kernel) -> dict[str, int]:
-    """Which loop each value is read in, by number: waves that only copy run ahead into the next loop, whose buffers are
-    others."""
-    loops = enumerate(op for op in kernel.walk() if op.is_(ITERATE))
-    return {op.result.name: number for number, loop in loops for op in loop.body.ops if op.is_(READ)}
-
-
-def _reads_in_branches(kernel: Kernel) -> set[str]:
-    """Values that are read where a condition holds, but those of loops there."""
-    branches = (op for op in kernel.walk() if op.is_(ITERATE) and op.get("once"))
-    return {op.result.name for branch in branches for op in branch.body.ops if op.is_(READ)}
-
-
 def unlike(shared: Memory, others: Mapping[str, Memory], elsewhere: Collection[str] = ()) -> Memory:
     """The memory under a name of its own, unless a tile of the same tensor or value is staged alike, and not
     ``elsewhere``."""
@@ -435,13 +432,3 @@ def unlike(shared: Memory, others: Mapping[str, Memory], elsewhere: Collection[s
         if named.name not in others or replace(others[named.name], span=shared.span) == named:
             return named
     raise AssertionError("names do not end")
-
-
-def _beside_product(ops: tuple[Op, ...]) -> Iterator[str]:
-    """Names of what is read in the block of the product that uses it."""
-    read = {op.result.name for op in ops if op.is_(READ)}
-    for op in ops:
-        if op.is_(MMA):
-            yield from (value.name for value in op.operands if value.name in read)
-        if op.region:
-            yield from _beside_product(op.region.ops)

@@ -86,7 +86,7 @@ def _check_given_back(kernel: Kernel, once: frozenset[str], consumer: Consumer) 
         if memory in asked and kernel.distribution.is_for_target:
             why = "no step is the last one to read a tile of it, for products that others follow"
             raise UselessSetting(
-                roles.where_buffers(asked[memory]), asked[memory], why, "Leave it out for this target."
+                roles.where("buffers", asked[memory]), asked[memory], why, "Leave it out for this target."
             )
 
 

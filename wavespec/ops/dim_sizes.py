@@ -49,16 +49,24 @@ def _followed(resolved: ResolvedKernel, sizes: Mapping[str, Expr]) -> Iterator[t
 
 def own_sizes(resolved: ResolvedKernel) -> dict[str, Expr]:
     """The size of every dim as its own symbol, or the number that it always is; of one that follows from others, a
-    multiple of all that they make it one of."""
+    multiple of all that they make it one of, and at most what they make it where one of these has a maximum."""
     sizes = {name: _own_size(resolved, name) for name in resolved.computation.dims}
     known = dict(sizes)
     for name, same in _followed(resolved, known):
         own = sizes[name]
         if same.is_const:
             known[name] = same
-        if own.kind == "symbol" and own.divisor % same.divisor:
-            sizes[name] = known[name] = symbol(own.args[0], own.low, own.high, math.lcm(own.divisor, same.divisor))
+        high = max(own.low or 0, min(_most(same), LARGEST_SIZE if own.high is None else own.high))
+        if own.kind == "symbol" and (own.divisor % same.divisor or high != own.high):
+            sizes[name] = known[name] = symbol(own.args[0], own.low, high, math.lcm(own.divisor, same.divisor))
     return sizes
+
+
+def _most(size: Expr) -> int:
+    """What a size is at most if one that it follows from has a maximum."""
+    bounds = [one.high for one in size.walk() if one.kind == "symbol" and one.high is not None]
+    has_maximum = any(bound < LARGEST_SIZE for bound in bounds)
+    return size.high if has_maximum and size.high is not None else LARGEST_SIZE
 
 
 def _own_size(resolved: ResolvedKernel, name: str) -> Expr:

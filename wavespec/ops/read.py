@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.nodes import replace
@@ -10,7 +11,7 @@ from wavespec.ops.accesses import read_fragments
 from wavespec.ops.accesses_around import read_around
 from wavespec.ops.blocks_of_lanes import read_block
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.ops.index_map import mapped, places, taken
+from wavespec.ops.index_map import index_of, mapped, places, taken
 from wavespec.ops.mapped_accesses import read_mapped
 from wavespec.ops.runs_of_lanes import as_fragments, in_run_order
 from wavespec.ops.small_floats import converted
@@ -78,7 +79,7 @@ def _loaded(op: Op, context: ThreadContext) -> tuple[Value, ...]:
     if op.get("at"):
         return read_mapped(op, context)
     masked, dtype, clamped = op.get("masked", ()), op.result.tile.dtype, op.get("clamped", ())
-    where = memory, layout, context.origin(op), masked, name, context.machine
+    where = memory, layout, _beginning(op, context), masked, name, context.machine
     if op.get("around"):
         loaded = tuple(regroup(context.build, read_around(context.build, *where), layout.fragment_elements, name))
     elif context.kernel.lanes > 1 and not clamped and (block := read_block(context.build, *where)):
@@ -87,6 +88,13 @@ def _loaded(op: Op, context: ThreadContext) -> tuple[Value, ...]:
         loaded = read_fragments(context.build, *where, clamped, is_factor=name in context.factors)
     machine, bias = context.machine, op.get("bias", 0)
     return tuple(converted(context.build, value, dtype, machine, name, bias) for value in loaded)
+
+
+def _beginning(op: Op, context: ThreadContext) -> dict[str, Expr]:
+    """Where a tile is in its memory."""
+    origin = context.origin(op)
+    along = {index_of(dim).args[0]: place for dim, place in origin.items()}
+    return origin | {dim: origin[dim] + by.substitute(along) for dim, by in op.get("further") or ()}
 
 
 def reference(statement: Read, context: ReferenceContext) -> None:
