@@ -15,6 +15,8 @@ _TILES = "memref<2048xi32, #iree_codegen.workgroup_local>"
 _ROW = "vector<16xi32>"
 _PAIR = re.compile(r'(%\S+) = llvm\.call_intrinsic "llvm\.x86\.avx512bf16\.cvtne2ps2bf16\.512"\((%\S+), (%\S+)\)')
 """Two vectors of f32, the second one's elements first, rounded to one of bf16."""
+_ONE = re.compile(r'(%\S+) = llvm\.call_intrinsic "llvm\.x86\.avx512bf16\.cvtneps2bf16\.512"\((%\S+)\)')
+"""One vector of f32 rounded to half a one of bf16."""
 
 
 def emulated(module: str) -> str:
@@ -25,7 +27,9 @@ def emulated(module: str) -> str:
         if line.lstrip().startswith("func.func"):
             lines += [line, *_head()]
         elif pair := _PAIR.search(line):
-            lines += _rounded_pair(f"%e{next(numbers)}_", *pair.groups())
+            lines += _rounded(f"%e{next(numbers)}_", pair[1], pair[3], pair[2])
+        elif one := _ONE.search(line):
+            lines += _rounded(f"%e{next(numbers)}_", one[1], one[2])
         elif call is None:
             lines.append(line)
         else:
@@ -42,12 +46,12 @@ def _head() -> list[str]:
     ]
 
 
-def _rounded_pair(prefix: str, result: str, high: str, low: str) -> list[str]:
+def _rounded(prefix: str, result: str, *vectors: str) -> list[str]:
     """To the nearest, ties to the even one, of numbers alone."""
     constants = {"half": 0x7FFF, "one": 1, "bits": 16}
     lines = [f"{prefix}{name} = arith.constant dense<{value}> : {_ROW}" for name, value in constants.items()]
-    for part, name in (("low", low), ("high", high)):
-        own = f"{prefix}{part}_"
+    for number, name in enumerate(vectors):
+        own = f"{prefix}{number}_"
         lines += [
             f"{own}word = arith.bitcast {name} : vector<16xf32> to {_ROW}",
             f"{own}upper = arith.shrui {own}word, {prefix}bits : {_ROW}",
@@ -57,10 +61,12 @@ def _rounded_pair(prefix: str, result: str, high: str, low: str) -> list[str]:
             f"{own}kept = arith.shrui {own}sum, {prefix}bits : {_ROW}",
             f"{own}short = arith.trunci {own}kept : {_ROW} to vector<16xi16>",
         ]
+    if len(vectors) == 1:
+        return [*lines, f"{result} = arith.bitcast {prefix}0_short : vector<16xi16> to vector<16xbf16>"]
     both = "vector<16xi16>, vector<16xi16>"
     return [
         *lines,
-        f"{prefix}both = vector.shuffle {prefix}low_short, {prefix}high_short {[*range(32)]} : {both}",
+        f"{prefix}both = vector.shuffle {prefix}0_short, {prefix}1_short {[*range(32)]} : {both}",
         f"{result} = arith.bitcast {prefix}both : vector<32xi16> to vector<32xbf16>",
     ]
 

@@ -88,6 +88,24 @@ def test_parts_of_rows_are_copied() -> None:
     assert not read_there(lower(product(PRODUCT.replace(", max: 128", "")), TILES_ALONE))
 
 
+IN_PLACE = PRODUCT.replace("K: {multiple_of: 64, max: 128}", "K: {}").replace("tile: 128", "tile: 64")
+
+
+@pytest.mark.parametrize(("word", "tensor"), [("left_in_place", "x"), ("right_in_place", "w")])
+def test_parts_of_rows_are_read_where_they_are_where_the_spec_says_so(word: str, tensor: str) -> None:
+    kernel = lower(product(IN_PLACE.replace("mma: auto", f"mma: {word}")), TILES_ALONE)
+    assert {op["source"] for op in read_there(kernel)} == {tensor}
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("depth", [128, 100, 64, 20, 1])
+def test_columns_beyond_the_last_one_are_no_part_of_a_product(depth: int) -> None:
+    random = torch.Generator().manual_seed(depth)
+    x, w = (torch.randint(-3, 4, (rows, depth), generator=random).bfloat16() for rows in (5, 70))
+    run = emulated_kernel(product(IN_PLACE.replace("mma: auto", "mma: right_in_place")))
+    assert torch.equal(run(x, w), (x.float() @ w.float().T).bfloat16())
+
+
 def test_machines_without_tile_registers_copy() -> None:
     shared = replace(TILES_ALONE.shared, matrix_load="")
     other = replace(TILES_ALONE, shared=shared, instructions=TILES_ALONE.instructions[1:])

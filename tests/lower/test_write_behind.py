@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from tests.emit.test_amx import emulated_kernel
 from tests.lower.gemms import Gemm, run
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.thread_ops import ACCUMULATE, FOR, LOAD, MMA, PREFETCH, STORE
 from wavespec.lower.write_behind import WriteBehind
 from wavespec.pipeline import lower
+from wavespec.schema import loads
 from wavespec.targets.machine import machines
 
 AMX = machines("cpu")[0]
@@ -72,3 +75,49 @@ def test_all_rows_are_written(sizes: tuple[int, int, int]) -> None:
     report, expected = run(given.spec, AMX, dict(zip("MNK", sizes, strict=True)))
     assert report.ok, report.render()
     assert (report.tensors["c"] == expected).all()
+
+
+ROUNDED = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: rounded
+dims: {M: {}, N: {}, K: {multiple_of: 32, max: 512}}
+tensors:
+  a: {shape: [M, K], dtype: bf16, space: shared}
+  b: {shape: [N, K], dtype: bf16, space: shared}
+  bias: {shape: [N], dtype: bf16}
+  residual: {shape: [M, N], dtype: bf16}
+  c: {shape: [M, N], dtype: bf16, role: output}
+constraints:
+  - {workgroup: M, tile: 64, axis: 0}
+  - {workgroup: N, tile: 96, axis: 1}
+  - {tiling: K, tile: 512}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - sums: {iterate: K, carry: {acc: zero}, body: [a_tile: {read: a}, b_tile: {read: b}, acc: {mma: [a_tile, b_tile, acc]}]}
+  - bias_tile: {read: bias}
+  - residual_tile: {read: residual}
+  - result: bf16(sums.acc + f32(bias_tile) + f32(residual_tile))
+  - {write: result, to: c}
+"""
+
+
+def test_what_is_computed_of_a_row_is_computed_where_it_is_written() -> None:
+    kernel = lower(loads(ROUNDED), AMX)
+    loops = [op for op in kernel.walk() if op.is_(FOR) and any(one.is_(STORE) for one in op.body.ops)]
+    of_rows = [op for op in loops if any(one.is_(LOAD) and one["memory"] == "sums" for one in op.body.ops)]
+    assert len(of_rows) == 3
+    for loop in of_rows:
+        assert {one["memory"] for one in loop.body.ops if one.is_(LOAD)} == {"sums", "bias", "residual"}
+        assert [one["memory"] for one in loop.body.ops if one.is_(STORE)] == ["c"], "32 elements of 16 bits"
+
+
+@pytest.mark.compiles
+def test_rows_computed_behind_are_those_computed_at_once() -> None:
+    random = torch.Generator().manual_seed(0)
+    a, b, bias, residual = (
+        torch.randint(-3, 4, shape, generator=random).bfloat16() for shape in ((70, 64), (100, 64), (100,), (70, 100))
+    )
+    expected = (a.float() @ b.float().T + bias.float() + residual.float()).bfloat16()
+    assert torch.equal(emulated_kernel(loads(ROUNDED))(a, b, bias, residual), expected)

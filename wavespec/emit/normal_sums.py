@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.thread_ops import CAST, CONSTANT, DOT, FOR, LOAD, LOAD_TILE, MMA, PACK, PAD, SLICE, STORE
+from wavespec.ir.thread_ops import ACCUMULATE, CAST, CONSTANT, DOT, FOR, LOAD, LOAD_TILE, MMA, PACK, PAD, SLICE, STORE
 from wavespec.targets.machine import Machine
 
 
@@ -15,7 +15,24 @@ def normal_sums(kernel: Kernel, machine: Machine) -> dict[str, str]:
     """The instruction by the name of a value, none of whose elements is below the smallest normal number and not zero."""
     found = dict[str, str]()
     _look(kernel.body, machine, found)
+    known = dict[str, str]()
+    while (kept := _kept_sums(kernel, found)) != known:
+        known = kept
+        found |= {op.result.name: kept[op["memory"]] for op in kernel.walk() if op.is_(LOAD) and op["memory"] in kept}
+        _look(kernel.body, machine, found)
     return {name: rounding for name, rounding in found.items() if rounding}
+
+
+def _kept_sums(kernel: Kernel, found: dict[str, str]) -> dict[str, str]:
+    """The instruction by the name of a private memory that such numbers alone are stored to, and none is added to: what
+    is left of two that cancel may be smaller."""
+    writes = dict[str, set[str | None]]()
+    for op in kernel.walk():
+        if op.is_(STORE, ACCUMULATE):
+            writes.setdefault(op["memory"], set()).add(found.get(op.operands[0].name) if op.is_(STORE) else None)
+    private = [memory.name for memory in kernel.memories if memory.space == "private"]
+    known = {name: writes[name] for name in private if None not in writes.get(name, {None})}
+    return {name: max(filter(None, one)) for name, one in known.items() if any(one)}
 
 
 _FACTORS = 2

@@ -20,6 +20,9 @@ from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
 _SWAPPED = ":swapped"
+_FIRST_IN_PLACE = {"left_in_place": 0, "right_in_place": 1}
+"""The operand whose rows lie where the instruction takes them, by what asks for the best instruction for that."""
+_ANY = ("auto", *_FIRST_IN_PLACE)
 _TURNED_BYTES = 2  # of an element that lanes exchange rows and columns of on the way to shared memory
 
 
@@ -37,7 +40,7 @@ class NoMatrixInstruction(WavespecError, code="no-matrix-instruction"):
     def __init__(self, where: Where, inputs: str, acc: str, written: str, machine: Machine) -> None:
         what = (
             f"'{written}' does not multiply"
-            if written != "auto"
+            if written not in _ANY
             else f"{machine.variant} has no matrix instruction for"
         )
         fits = [
@@ -100,7 +103,8 @@ class ChooseInstructions(Pass):
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
             tiles, with the name of a family the first of that.  A name that ends in ``:swapped`` computes the
             transposed product, chosen when a lane then owns longer runs of the output's contiguous dim (wider
-            stores), but where `WalkRows` lays down rows.
+            stores), but where `WalkRows` lays down rows, and where the spec says whose rows are ``left_in_place`` or
+            ``right_in_place``: those are the instruction's own.
             Where scores are joined, tile registers have no more rows than half of the vector registers.
             Instructions that read shared memory themselves are for kernels with waves that only copy, unless other
             waves share out what a product sums over; what is computed is their first operand, or both are.
@@ -141,7 +145,7 @@ class ChooseInstructions(Pass):
         where = op.span if op.get("variant") else kernel.distribution.instruction_span or op.span
         named = machine.instruction(written)
         family = [row for row in machine.instructions if row.family == written] if named is None else [named]
-        if written != "auto" and not family:
+        if written not in _ANY and not family:
             raise UnknownMatrixInstruction(where, written, machine)
         rows = family or [row for row in machine.instructions if row.auto]
         rows = [r for r in rows if a.dtype in r.inputs and acc.dtype == r.acc.dtype]
@@ -172,6 +176,8 @@ class ChooseInstructions(Pass):
 
         # The best instruction that fits the tiles; none does: one that nearly does, and `AssignTiles` says why not.
         possible = _ways(kernel, op, suited[0], (m, n))
+        if written in _FIRST_IN_PLACE:
+            possible = (((m, n), (n, m))[_FIRST_IN_PLACE[written]],)
         ways = [(row, way) for way in possible for row in suited]
         if fitting := [each for each in ways if not misfits(each)]:
             if are_shared and _loads_first(kernel, op):
@@ -273,6 +279,11 @@ def _wider_when_swapped(row: MatrixInstruction, m: str, n: str, contiguous: set[
 def _walks_rows(kernel: Kernel, columns: str, machine: Machine) -> bool:
     """Whether `WalkRows` lays rows down, side by side, for what joins their elements."""
     return machine.register_tile == "instruction" and any(op.is_(ACROSS) and op["dim"] == columns for op in kernel.body)
+
+
+def is_in_place(kernel: Kernel) -> bool:
+    """Whether the spec says of products which operand's rows they read where they lie."""
+    return kernel.distribution.instruction in _FIRST_IN_PLACE
 
 
 def instruction_of(op: Op, machine: Machine) -> MatrixInstruction:

@@ -12,6 +12,7 @@ from wavespec.ir.nodes import replace
 from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import FOR, LOAD, LOAD_TILE, PACK, STORE
 from wavespec.lower.base import Pass
+from wavespec.lower.choose_instructions import is_in_place
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope
 from wavespec.targets.machine import Machine
 
@@ -24,7 +25,8 @@ class ReadInPlace(Pass):
     After:  where all that would be copied is inside the input, the nest has no step, and tiles are read there
             (``source``); else all is as before.
     Cases:  rows that a tile has a part of stay copied: where they are a power of two apart, the nearest cache holds few
-            of such parts.  Whole rows lie side by side.
+            of such parts.  Whole rows lie side by side, and where the spec says so each part meets few of the other
+            operand.
     """
 
     name: ClassVar[str] = "read-in-place"
@@ -37,7 +39,7 @@ class ReadInPlace(Pass):
         steps = {f"at_{split.dim}" for split in kernel.distribution.loops}
         for memory in kernel.memories:
             rows = _copied_rows(kernel, memory) if memory.staged else None
-            if rows is not None and steps.isdisjoint(rows.start.symbols):
+            if rows is not None and (is_in_place(kernel) or steps.isdisjoint(rows.start.symbols)):
                 kernel = replace(kernel, body=rewrite(kernel.body, rows.change))
         return kernel
 
@@ -101,7 +103,7 @@ def _copied_rows(kernel: Kernel, memory: Memory) -> _CopiedRows | None:
     checks: dict[tuple[Expr, Expr], None] = {}
     for op, below, along in _loads(nest):
         rows = _rows_from(nest, op, below, along) if op.is_(LOAD) and op["memory"] in inputs else None
-        checked = None if rows is None or op["valid"] is not None else _checks_of_all(nest, op["mask"], below, along)
+        checked = None if rows is None else _checks_of_all(nest, op, below, along)
         if rows is None or checked is None:
             return None
         found.add(rows)
@@ -180,16 +182,18 @@ def _rows_from(nest: _Nest, load: Op, below: int, along: int) -> tuple[str, Expr
     return load["memory"], place.substitute({nest.row: 0, nest.depth: 0}) - stride * below - along, stride
 
 
-def _checks_of_all(nest: _Nest, mask: Mask, below: int, along: int) -> Mask | None:
+def _checks_of_all(nest: _Nest, load: Op, below: int, along: int) -> Mask | None:
     """What has to hold for a check of one load to hold for the whole tile; None where that is not known."""
     checks: list[tuple[Expr, Expr]] = []
     moving = {nest.row, nest.depth}
-    for left, right in mask:
+    valid = load["valid"]
+    if valid is not None:
+        there = valid.substitute({nest.depth: nest.inner["upper"] - nest.inner["step"]})
+        checks.append((const(load.result.vector.elements - 1), there))
+    for left, right in load["mask"]:
         if nest.row in left.symbols:
             left = left - nest.at_row - below + nest.rows - 1
         elif nest.depth in left.symbols:
             left = left - nest.at_depth - along + nest.inner["upper"] - 1
-        if moving & (left.symbols | right.symbols):
-            return None
         checks.append((left, right))
-    return tuple(checks)
+    return None if any(moving & (left.symbols | right.symbols) for left, right in checks) else tuple(checks)

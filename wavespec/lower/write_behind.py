@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs, rewrite
-from wavespec.ir.rewriting import substituted
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ir.thread_ops import ACCUMULATE, CONSTANT, FOR, LOAD_TILE, MMA, PREFETCH, SLICE, STORE
+from wavespec.ir.thread_ops import CONSTANT, FOR, LOAD_TILE, MMA, PREFETCH, STORE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.row_of_sums import RowOfSums, row_of_sums
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, waves_are_loops
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
@@ -29,8 +29,9 @@ class WriteBehind(Pass):
             those that there were no steps for, and one behind the last turn its rows.
     Why:    sums are there long after the last product was issued, and lines of results come from far: with all of that
             at once no product is made meanwhile.
-    Cases:  sums that are computed with before they are written stay as they are, and where rows do not lie equally far
-            from each other.  Lines need no announcement any more.
+    Cases:  what is computed of a row before it is written is computed there.  Where something else is done than the
+            same with every row, and where rows do not lie equally far from each other, all stays as it is.  Lines need
+            no announcement any more.
     """
 
     name: ClassVar[str] = "write-behind"
@@ -47,12 +48,9 @@ class WriteBehind(Pass):
             tile = _tile_of(op, kernel, machine)
             if tile is None or tile.loop.operands[0].name not in zeros:
                 return (op,)
-            sums, row = (
-                Memory(fresh("sums"), tile.dtype, ("element",), (const(tile.elements),), "private"),
-                fresh("row"),
-            )
+            sums = Memory(fresh("sums"), tile.dtype, ("element",), (const(tile.elements),), "private")
             memories.append(sums)
-            counted.append(symbol(row, 0, tile.rows - 1))
+            counted.append(symbol(fresh("row"), 0, tile.row.rows - 1))
             return _Written(op, tile, sums.name, counted[-1], kernel, fresh).ops()
 
         body = rewrite(kernel.body, change, FOR)
@@ -65,18 +63,14 @@ class WriteBehind(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """A loop of products, and what it takes to write row 0 of its sums: each write with its place among the sums, and
-    how far the expressions of a row are from those of the row before."""
+    """A loop of products, and what becomes of a row of its sums."""
 
     loop: Op
-    rows: int
-    columns: int
-    writes: tuple[tuple[Op, int], ...]
-    apart: tuple[dict[str, Any], ...]
+    row: RowOfSums
 
     @property
     def elements(self) -> int:
-        return self.rows * self.columns
+        return self.row.rows * self.row.columns
 
     @property
     def dtype(self) -> Any:
@@ -90,12 +84,14 @@ def _tile_of(op: Op, kernel: Kernel, machine: Machine) -> _Tile | None:
         return None
     loop = loops[0]
     at = op.body.ops.index(loop)
-    row = _row_of_products(loop, machine)
-    writes = None if row is None else _writes(op.body.ops[at + 1 :], loop)
-    if row is None or not writes or not _are_announced(op.body.ops[:at], writes, kernel):
+    instruction = _row_of_products(loop, machine)
+    if instruction is None:
+        return None
+    row = row_of_sums(op.body.ops[at + 1 :], loop.result, instruction.m, instruction.n)
+    if row is None or not _are_announced(op.body.ops[:at], row.written, kernel):
         return None
     read = {name for one in loop.body.ops if one.is_(LOAD_TILE) for name in (one["memory"], one.get("source"))}
-    return _in_rows(loop, row, writes) if read.isdisjoint(one["memory"] for one, _ in writes) else None
+    return _Tile(loop, row) if read.isdisjoint(row.written) else None
 
 
 def _row_of_products(loop: Op, machine: Machine) -> MatrixInstruction | None:
@@ -114,48 +110,10 @@ def _row_of_products(loop: Op, machine: Machine) -> MatrixInstruction | None:
     return row if row is not None and row.in_tile_registers else None
 
 
-def _writes(ops: Sequence[Op], loop: Op) -> list[tuple[Op, int]]:
-    """What is written of the sums, with its place among these; nothing where something else is done."""
-    places = {op.result.name: op["start"] for op in ops if op.is_(SLICE) and op.operands[0].name == loop.result.name}
-    writes = [op for op in ops if op.is_(ACCUMULATE, STORE) and op.operands[0].name in places]
-    return [(op, places[op.operands[0].name]) for op in writes] if len(writes) == len(places) == len(ops) / 2 else []
-
-
-def _are_announced(ops: Sequence[Op], writes: Sequence[tuple[Op, int]], kernel: Kernel) -> bool:
+def _are_announced(ops: Sequence[Op], written: Set[str], kernel: Kernel) -> bool:
     """Whether all that stands in front of the products are announcements of what is written, which nothing reads."""
-    written = {op["memory"] for op, _ in writes}
     are_results = all(kernel.memory(name).role != "input" for name in written)
     return are_results and all(op.is_(PREFETCH) and op["memory"] in written for op in ops)
-
-
-def _in_rows(loop: Op, row: MatrixInstruction, writes: Sequence[tuple[Op, int]]) -> _Tile | None:
-    """The writes as those of row 0, if all rows are alike."""
-    each, left = divmod(len(writes), row.m)
-    if left or any(start // row.n != number // each for number, (_, start) in enumerate(writes)):
-        return None
-    first = tuple(writes[:each])
-    apart = tuple(_apart(op, other) for (op, _), (other, _) in zip(first, writes[each : 2 * each], strict=True))
-    for number, (op, start) in enumerate(writes):
-        model, place = first[number % each]
-        there = _moved(model, apart[number % each], const(number // each))
-        if start != place + number // each * row.n or there.attributes != op.attributes or there.name != op.name:
-            return None
-    return _Tile(loop, row.m, row.n, first, apart)
-
-
-def _apart(op: Op, other: Op) -> dict[str, Any]:
-    """How far the expressions of an access are from those of the same one a row before."""
-    mask = [
-        (left - before, right - end) for (before, end), (left, right) in zip(op["mask"], other["mask"], strict=False)
-    ]
-    return {"offset": other["offset"] - op["offset"], "mask": mask}
-
-
-def _moved(op: Op, apart: dict[str, Any], rows: Expr) -> Op:
-    """An access of row 0, so many rows further down."""
-    pairs = zip(op["mask"], apart["mask"], strict=False)
-    mask = tuple((left + rows * down, right + rows * away) for (left, right), (down, away) in pairs)
-    return op.with_(offset=op["offset"] + rows * apart["offset"], mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +128,7 @@ class _Written:
     fresh: Callable[[str], str]
 
     def ops(self) -> tuple[Op, ...]:
-        turn, turns, rows = self.kernel.symbol(self.over["induction"]), self.over["upper"], self.tile.rows
+        turn, turns, rows = self.kernel.symbol(self.over["induction"]), self.over["upper"], self.tile.row.rows
         loop = self.tile.loop
         step, index, waiting = loop["step"].value, self.kernel.symbol(loop["induction"]), minimum(turn, 1) * rows
         most = loop["upper"].high
@@ -188,14 +146,10 @@ class _Written:
         """A loop that writes rows of the tile of a turn, as far as there are so many."""
         build = ThreadBuilder(self.fresh)
         build.span = self.over.span
-        of_turn, stores = {self.over["induction"]: turn}, list[Op]()
-        for (op, start), apart in zip(self.tile.writes, self.tile.apart, strict=True):
-            size = op.operands[0].vector.elements
-            value = build.load(self.sums, self.tile.dtype, size, self.row * self.tile.columns + start)
-            stores.append(replace(substituted(_moved(op, apart, self.row), of_turn), operands=(value,)))
+        ops = self.tile.row.of(self.row, self.sums, {self.over["induction"]: turn}, self.fresh, build)
         bounds = {"lower": minimum(lower, waiting), "upper": minimum(upper, waiting), "step": const(1), "unroll": 1}
         attributes = attribute_pairs({"induction": self.row.args[0], **bounds})
-        return Op(FOR.name, (), (), attributes, Region((), (*build.ops, *stores), ()), self.over.span)
+        return Op(FOR.name, (), (), attributes, Region((), ops, ()), self.over.span)
 
 
 _PLAIN: Final = {"buffer": const(0), "mask": (), "valid": None}

@@ -103,6 +103,11 @@ def bits(dtype: str) -> Symbol:
     return Symbol(Call("bits", (Name(dtype),)))
 
 
+def mantissa(dtype: str) -> Symbol:
+    """The bits of the mantissa that are written, of the type that `KernelBuilder.dtype` has a name for."""
+    return Symbol(Call("mantissa", (Name(dtype),)))
+
+
 def start(dim: Symbol | str) -> Symbol:
     """The first element of the current tile of a dim, in a condition or a bound of a loop."""
     return _place("start", dim)

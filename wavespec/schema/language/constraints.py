@@ -100,7 +100,9 @@ class HardwareSettings(SpecModel):
     """What the machine is asked to use."""
 
     mma: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")] | None = None
-    """The matrix instruction of every `mma`, or `auto` for the best one of the target; absent: `auto`."""
+    """The matrix instruction of every `mma`, or `auto` for the best one of the target; absent: `auto`. `left_in_place`,
+    `right_in_place`: the best one that takes the rows of this operand as they lie, and the other one packed where it
+    packs any, for a large operand whose elements meet few of the other one: tile registers then read it where it is."""
     vector: dict[DimName, SpecExpression] = Field(default_factory=dict)
     """Of kernels without products: neighbours along a dim that each lane takes together; absent: a widest access."""
     fast_math: Annotated[tuple[Literal["tanh", "exp"], ...], Field(exclude_if=lambda value: not value)] = ()

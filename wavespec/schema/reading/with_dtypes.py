@@ -2,18 +2,19 @@
 types in place of their names comes out.
 
 A name stands for a type in three places, wherever they are: `dtype: T`, a conversion `T(x)`, and `bits(T)`, the bits of
-an element, which is computed with the numbers around it: `N % (128 // bits(T))` of bf16 is `N % 8`.
+an element, or `mantissa(T)`, those of its mantissa that are written, which are computed with the numbers around them:
+`N % (128 // bits(T))` of bf16 is `N % 8`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from wavespec.diagnostics import Span, WavespecError
-from wavespec.ir.dtype import DTYPES
+from wavespec.ir.dtype import DTYPES, DType
 from wavespec.schema.language.dtype_parameters import TYPE_NAME_PATTERN, Types, UndefinedDtypeName
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import (
@@ -31,8 +32,9 @@ from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, Scalar
 
 _NOT_TYPED = ("apiVersion", "kind", "name", "doc", "dtypes")
 """Fields of a kernel in which no type is named."""
-_FUNCTIONS = {**FUNCTIONS, "bits": (1, 1)}
-_BITS = re.compile(r"(?<![\w.])bits\s*\(\s*(\w+)\s*\)")
+_OF_TYPES: Mapping[str, Callable[[DType], int]] = {"bits": lambda one: one.bits, "mantissa": lambda one: one.mantissa}
+_FUNCTIONS = {**FUNCTIONS, **dict.fromkeys(_OF_TYPES, (1, 1))}
+_BITS = re.compile(rf"(?<![\w.])(?P<of>{'|'.join(_OF_TYPES)})\s*\(\s*(?P<name>\w+)\s*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,9 @@ def unknown_names(node: Node, known: Collection[str], key: str = "") -> Iterator
                 yield UndefinedDtypeName(span, value, known)
         case ScalarNode(str(value), span):
             for match in _BITS.finditer(value):
-                if match[1] not in known:
-                    yield UndefinedDtypeName(span.part(match.start(1), len(match[1])), match[1], known)
+                if match["name"] not in known:
+                    part = span.part(match.start("name"), len(match["name"]))
+                    yield UndefinedDtypeName(part, match["name"], known)
         case ScalarNode():
             pass
 
@@ -158,22 +161,22 @@ def _conversions(text: str, types: Types) -> Iterator[Replacement]:
 
 
 def _sizes(text: str, types: Types) -> Iterator[Replacement]:
-    if not any(match[1] in types for match in _BITS.finditer(text)):
+    if not any(match["name"] in types for match in _BITS.finditer(text)):
         return
     try:
         tree = parse_expression(text, None, _FUNCTIONS)
     except WavespecError:  # an expression of values, or one that is said to be wrong where it is read
         for match in _BITS.finditer(text):
-            if match[1] in types:
-                yield Replacement(match.start(), match.end(), str(DTYPES[types[match[1]]].bits))
+            if dtype := types.get(match["name"]):
+                yield Replacement(match.start(), match.end(), str(_OF_TYPES[match["of"]](DTYPES[dtype])))
         return
     yield from _computed(text, tree, types)
 
 
 def _computed(text: str, node: Expression, types: Types) -> Iterator[Replacement]:
-    """The largest parts of an expression that have `bits` in them and no name, each by its value."""
+    """The largest parts of an expression that have `bits` or `mantissa` in them and no name, each by its value."""
     known = _with_bits(node, types)
-    has_bits = any(isinstance(one, Call) and one.function == "bits" for one in node.walk())
+    has_bits = any(isinstance(one, Call) and one.function in _OF_TYPES for one in node.walk())
     if has_bits and known is not None:
         try:
             yield Replacement(*_balanced(text, *node.at), str(known.evaluate({})))
@@ -186,10 +189,10 @@ def _computed(text: str, node: Expression, types: Types) -> Iterator[Replacement
 
 
 def _with_bits(node: Expression, types: Types) -> Expression | None:
-    """The expression with numbers for `bits`; None where it has no number."""
+    """The expression with numbers for those of types; None where it has no number."""
     match node:
-        case Call(function="bits", arguments=(Name(name=name),)) if name in types:
-            return Num(DTYPES[types[name]].bits)
+        case Call(function=function, arguments=(Name(name=name),)) if function in _OF_TYPES and name in types:
+            return Num(_OF_TYPES[function](DTYPES[types[name]]))
         case Num():
             return node
         case Unary(op=op, operand=operand):
@@ -198,7 +201,7 @@ def _with_bits(node: Expression, types: Types) -> Expression | None:
         case Binary(op=op, left=left, right=right):
             first, second = _with_bits(left, types), _with_bits(right, types)
             return Binary(op, first, second) if first and second else None
-        case Call(function=function, arguments=arguments) if function not in PLACES and function != "bits":
+        case Call(function=function, arguments=arguments) if function not in (*PLACES, *_OF_TYPES):
             values = [value for one in arguments if (value := _with_bits(one, types))]
             return Call(function, tuple(values)) if len(values) == len(arguments) else None
         case _:

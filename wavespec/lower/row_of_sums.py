@@ -1,0 +1,134 @@
+"""What stands behind a loop of products goes in; what becomes of one row of their sums, and how far it is from there to
+the next row, comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Op, Value
+from wavespec.ir.rewriting import copied, substituted
+from wavespec.ir.thread import ThreadBuilder
+from wavespec.ir.thread_ops import ACCUMULATE, CAST, ELEMENTWISE, LOAD, PACK, SLICE, STORE
+
+_COMPUTED = CAST | ELEMENTWISE | PACK | SLICE
+
+
+@dataclass(frozen=True, slots=True)
+class RowOfSums:
+    """What is computed of row 0, each operation behind those that it takes.
+
+    ``apart``: how far the expressions of an access are from those of the same one a row before.
+    """
+
+    sums: Value
+    rows: int
+    columns: int
+    ops: tuple[Op, ...]
+    apart: tuple[dict[str, Any], ...]
+
+    @property
+    def written(self) -> frozenset[str]:
+        """The memories that the row is written to."""
+        return frozenset(op["memory"] for op in self.ops if op.is_(ACCUMULATE, STORE))
+
+    def of(
+        self, row: Expr, memory: str, at: Mapping[str, Expr], fresh: Callable[[str], str], build: ThreadBuilder
+    ) -> tuple[Op, ...]:
+        """The same of any row of sums that are in a memory; ``at``: what symbols are replaced by."""
+        names, result = dict[str, Value](), list[Op]()
+        for op, apart in zip(self.ops, self.apart, strict=True):
+            if self.is_of_sums(op):
+                size, start = op.result.vector.elements, row * self.columns + op["start"]
+                names[op.result.name] = build.load(memory, op.result.vector.dtype, size, start)
+                result.append(build.ops.pop())
+            else:
+                result.append(copied(substituted(_moved(op, apart, row), at), fresh, names))
+        return tuple(result)
+
+    def is_of_sums(self, op: Op) -> bool:
+        return op.is_(SLICE) and op.operands[0].name == self.sums.name
+
+
+def row_of_sums(ops: Sequence[Op], sums: Value, rows: int, columns: int) -> RowOfSums | None:
+    """None where anything else is done than the same with every row, element by element."""
+    made = {value.name: op for op in ops for value in op.results}
+    writes = [op for op in ops if op.is_(ACCUMULATE, STORE)]
+    each, left = divmod(len(writes), rows)
+    written = {op["memory"] for op in writes}
+    if left or not each or not all(_is_computed(op, written) or op.is_(ACCUMULATE, STORE) for op in ops):
+        return None
+    chains = [_chain(writes[each * row : each * (row + 1)], made) for row in range(rows)]
+    used = {id(op) for chain in chains for op in chain}
+    if len(used) < len(ops) or len({len(chain) for chain in chains}) > 1:
+        return None
+    first = chains[0]
+    apart = tuple(_apart(op, other) for op, other in zip(first, chains[min(1, rows - 1)], strict=True))
+    found = RowOfSums(sums, rows, columns, first, apart)
+    return found if all(_is_row(found, chain, row) for row, chain in enumerate(chains)) else None
+
+
+def _is_computed(op: Op, written: set[str]) -> bool:
+    return op.region is None and (op.is_(_COMPUTED) or (op.is_(LOAD) and op["memory"] not in written))
+
+
+def _chain(writes: Sequence[Op], made: Mapping[str, Op]) -> tuple[Op, ...]:
+    """What accesses take, each operation once, behind its operands; then the accesses, side by side."""
+    found = dict[int, Op]()
+
+    def visit(operands: Sequence[Value]) -> None:
+        for value in operands:
+            op = made.get(value.name)
+            if op is not None and id(op) not in found:
+                visit(op.operands)
+                found[id(op)] = op
+
+    for write in writes:
+        visit(write.operands)
+    return (*found.values(), *writes)
+
+
+def _is_row(found: RowOfSums, chain: Sequence[Op], row: int) -> bool:
+    """Whether a chain does with its row what is done with row 0."""
+    numbers = [{value.name: at for at, op in enumerate(ops) for value in op.results} for ops in (found.ops, chain)]
+    for model, apart, op in zip(found.ops, found.apart, chain, strict=True):
+        if found.is_of_sums(op):
+            inside = 0 <= op["start"] - row * found.columns <= found.columns - op.result.vector.elements
+            model = model.with_(start=model["start"] + row * found.columns) if found.is_of_sums(model) else model
+            if not inside:
+                return False
+        elif any(value.name == found.sums.name for value in op.operands):
+            return False
+        there = _moved(model, apart, const(row))
+        same = there.name == op.name and there.attributes == op.attributes
+        if not same or [one.type for one in model.results] != [one.type for one in op.results]:
+            return False
+        if list(_sources(model, numbers[0])) != list(_sources(op, numbers[1])):
+            return False
+    return True
+
+
+def _sources(op: Op, numbers: Mapping[str, int]) -> Iterator[int | str]:
+    for value in op.operands:
+        yield numbers.get(value.name, value.name)
+
+
+def _apart(op: Op, other: Op) -> dict[str, Any]:
+    """How far the expressions of an access are from those of the same one a row before."""
+    if not op.is_(LOAD, STORE, ACCUMULATE) or not other.is_(LOAD, STORE, ACCUMULATE):
+        return {}
+    mask = [
+        (left - before, right - end) for (before, end), (left, right) in zip(op["mask"], other["mask"], strict=False)
+    ]
+    return {"offset": other["offset"] - op["offset"], "mask": mask}
+
+
+def _moved(op: Op, apart: dict[str, Any], rows: Expr) -> Op:
+    """An access of row 0, so many rows further down; other operations have no place."""
+    if not apart:
+        return op
+    pairs = zip(op["mask"], apart["mask"], strict=False)
+    mask = tuple((left + rows * down, right + rows * away) for (left, right), (down, away) in pairs)
+    return op.with_(offset=op["offset"] + rows * apart["offset"], mask=mask)
