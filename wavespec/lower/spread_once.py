@@ -1,0 +1,193 @@
+"""Tile kernel in, tile kernel out: a mean, and how far elements are from it, are exchanged together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import Expr, const, maximum, minimum
+from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs
+from wavespec.ir.layout import Layout
+from wavespec.ir.nodes import replace
+from wavespec.ir.rewriting import uses_of, without_unused
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, PAD, PURE, REDUCE, WRITE
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.exchanges import alone, are_exchanged, is_wide, places_of, starts_from, waiting
+from wavespec.lower.tile_properties import tiles_have_layouts
+from wavespec.targets.machine import Machine
+
+
+class SpreadOnce(Pass):
+    """Exchange a mean, and the mean of the squares of how far elements are from it, together.
+
+    Before: waves that share out a row, and workgroups of a cluster, wait for the mean of all of it, and with the
+            squares of how far each element is from that once more for their mean.
+    After:  each wave has the mean of its own elements, and the sum of the squares of how far these are from that;
+            ``join_spreads`` finds both of the whole row behind one exchange.  What else needs how far an element is
+            from the mean of all finds it behind that.  Rows in several steps of a loop stay as they are.
+    """
+
+    name: ClassVar[str] = "spread-once"
+    requires = (tiles_have_layouts,)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.lanes > 1 and bool(machine.clusters)  # it was measured where workgroups exchange as well
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if kernel.distribution.schedules:
+            return kernel
+        for variance in [op for op in kernel.body if op.is_(REDUCE) and op["function"] == "add" and op["divided"]]:
+            if (found := _spread(kernel, machine, variance)) is not None:
+                kernel = replace(kernel, body=_joined(kernel, found, fresh_names(kernel)))
+        return kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """The operations of a row: its mean, what follows from that, how far elements are from it, and the squares."""
+
+    mean: Op
+    moved: Op | None
+    """The mean, where ``mean`` is that of what elements are less than a number of the row: both added up."""
+    less: Op
+    pad: Op | None
+    """Of ``less`` beyond the edge."""
+    squares: Op
+    variance: Op
+
+    @property
+    def own(self) -> tuple[Op, ...]:
+        """What each wave computes of its own mean as well."""
+        return tuple(op for op in (self.moved, self.less, self.pad, self.squares) if op is not None)
+
+
+def _spread(kernel: Kernel, machine: Machine, variance: Op) -> _Spread | None:
+    """What belongs to a mean of squares, if it is of how far elements are from their mean, and waves exchange it."""
+    made = {value.name: op for op in kernel.body for value in op.results}
+    squares = made.get(variance.operands[0].name)
+    if not _is(squares, "mul") or squares.operands[0] != squares.operands[1]:
+        return None
+    pad, less = None, made.get(squares.operands[0].name)
+    if less is not None and less.is_(PAD) and less["value"] == 0:
+        pad, less = less, made.get(less.operands[0].name)
+    if not _is(less, "sub") or (found := _mean_of(made, *less.operands)) is None:
+        return None
+    mean, moved = found
+    spread = _Spread(mean, moved, less, pad, squares, variance)
+    are_of_f32 = all(op.result.tile.dtype == DTYPES["f32"] for op in (mean, less, squares, variance))
+    starts = starts_from(made, mean, 0.0) and starts_from(made, variance, 0.0)
+    alike = mean["dim"] == variance["dim"] and places_of(mean) == places_of(variance)
+    is_row = are_of_f32 and starts and alike and not is_wide(variance) and _is_run(kernel, variance)
+    return spread if is_row and are_exchanged(kernel, machine, variance) and _may_wait(kernel, spread) else None
+
+
+def _is(op: Op | None, function: str) -> bool:
+    return op is not None and op.is_(ELEMENTWISE) and op["function"] == function
+
+
+def _mean_of(made: Mapping[str, Op], each: Value, middle: Value) -> tuple[Op, Op | None] | None:
+    """The reduction that finds ``middle``, if that is the mean of ``each``, by itself or beside a number of the row."""
+    maker = made.get(middle.name)
+    if maker is None:
+        return None
+    if maker.is_(REDUCE):
+        return (maker, None) if _is_mean(maker) and maker.operands[0] == each else None
+    if not _is(maker, "add"):
+        return None
+    for number, beyond in (maker.operands, maker.operands[::-1]):
+        mean = made.get(beyond.name)
+        if mean is not None and mean.is_(REDUCE) and _is_mean(mean):
+            shifted = made.get(mean.operands[0].name)
+            if _is(shifted, "sub") and shifted.operands == (each, number):
+                return mean, maker
+    return None
+
+
+def _is_mean(op: Op) -> bool:
+    return op["function"] == "add" and op["divided"]
+
+
+def _is_run(kernel: Kernel, op: Op) -> bool:
+    """Whether a wave has elements that follow one another, so that edges say how many are in the row."""
+    layout, dim = op.operands[0].tile.layout, op["dim"]
+    assert layout is not None
+    if any(axis.extent > 1 and axis.strides != ((dim, axis.stride(dim)),) for axis in layout.axes):
+        return False
+    offsets = layout.base_of(dim) - _first(layout, dim)
+    if offsets.symbols - {"lane"}:
+        return False
+    own = [places[dim] for places in layout.register_offsets()]
+    lanes = (offsets.evaluate({"lane": lane}) for lane in range(kernel.lanes))
+    return sorted(lane + one for lane in lanes for one in own) == list(range(layout.elements * kernel.lanes))
+
+
+def _first(layout: Layout, dim: str) -> Expr:
+    return layout.base_of(dim).substitute({"lane": const(0)})
+
+
+def _count(kernel: Kernel, op: Op) -> Expr:
+    """How many elements of the row a wave has."""
+    layout, dim = op.operands[0].tile.layout, op["dim"]
+    assert layout is not None
+    start = dict(op["origin"])[dim] + _first(layout, dim)
+    end = minimum(start + layout.elements * kernel.lanes, op["size"])
+    return maximum(end - maximum(start, const(0)), const(0))
+
+
+def _may_wait(kernel: Kernel, found: _Spread) -> bool:
+    """Whether what needs the mean may go behind the mean of squares: that needs nothing of it, nor does memory."""
+    late = waiting(kernel.body, found.mean, found.variance, ())
+    names = {value.name for op in late for value in op.results}
+    given = {value.name for op in found.own for value in op.operands} - {op.result.name for op in found.own}
+    return all(op.is_(PURE) for op in late) and not names & given
+
+
+def _joined(kernel: Kernel, found: _Spread, fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """The operations with one exchange, and what waited for the first one behind it."""
+    body, mean, variance = kernel.body, found.mean, found.variance
+    late = waiting(body, mean, variance, (found.squares,))
+    result: list[Op] = []
+    own = Value(fresh(mean.result.name), mean.result.type)
+    for op in body:
+        if op is mean:
+            result.append(alone(op, own, count=maximum(_count(kernel, op), const(1))))
+        elif op is variance:
+            names = {mean.result.name: own}
+            for one in found.own:
+                names[one.result.name] = Value(fresh(one.result.name), one.result.type)
+                operands = tuple(names.get(value.name, value) for value in one.operands)
+                result.append(replace(one, operands=operands, results=(names[one.result.name],)))
+            total = Value(fresh(op.result.name), op.result.type)
+            squares = replace(op, operands=(names[found.squares.result.name],))
+            kept = {key: op[key] for key in ("dim", "size", "signal", "index") if op.get(key) is not None}
+            kept["count"] = _count(kernel, op)
+            results = (mean.result, op.result)
+            joined = Op("join_spreads", (own, total), results, attribute_pairs(kept), span=op.span, node=op.node)
+            result += [alone(squares, total, divided=False), joined, *_without_pad(body, late, found)]
+        elif op not in late and op is not found.squares:
+            result.append(op)
+    return without_unused(result, lambda op: op.is_(PURE))
+
+
+def _without_pad(body: Sequence[Op], late: Sequence[Op], found: _Spread) -> list[Op]:
+    """What waited, and nothing beyond the edge replaced where that is not written anyway."""
+    pad = found.pad
+    if pad is None or not _is_written_only(body, pad.result, found.squares):
+        return list(late)
+    whole = replace(found.less, results=pad.results)
+    return [op for one in late for op in ((one, whole) if one is found.less else () if one is pad else (one,))]
+
+
+def _is_written_only(body: Sequence[Op], value: Value, squares: Op) -> bool:
+    """Whether a value goes into writes that leave out what is beyond the edge, and nowhere else."""
+    for op in body:
+        if op is squares or value.name not in {one.name for one in uses_of(op)}:
+            continue
+        if op.is_(WRITE):
+            if op.operands[0] != value or not op["masked"]:
+                return False
+        elif not op.is_(ELEMENTWISE | CAST) or not _is_written_only(body, op.result, squares):
+            return False
+    return True
