@@ -101,6 +101,8 @@ def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) ->
             result.append(alone(op, own))
         elif op is found.less:
             result += _less_than(found, own, fresh)
+        elif op is found.power and op["function"] == "exp" and not op.get("fast"):
+            result.append(op.with_(below=True))
         elif op is found.total:
             total = Value(fresh(op.result.name), op.result.type)
             kept = {key: op[key] for key in ("dim", "signal", "index") if op.get(key) is not None}
