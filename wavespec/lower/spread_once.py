@@ -25,15 +25,18 @@ class SpreadOnce(Pass):
     Before: waves that share out a row, and workgroups of a cluster, wait for the mean of all of it, and with the
             squares of how far each element is from that once more for their mean.
     After:  each wave has the mean of its own elements, and the sum of the squares of how far these are from that;
-            ``join_spreads`` finds both of the whole row behind one exchange.  What else needs how far an element is
-            from the mean of all finds it behind that.  Rows in several steps of a loop stay as they are.
+            ``join_spreads`` finds both of the whole row behind one exchange.  How far an element is from the mean of
+            all is how far it is from that of its wave, and that from this.  Rows in several steps of a loop stay as
+            they are.
     """
 
     name: ClassVar[str] = "spread-once"
     requires = (tiles_have_layouts,)
 
     def applies_to(self, machine: Machine) -> bool:
-        return machine.lanes > 1 and bool(machine.clusters)  # it was measured where workgroups exchange as well
+        return (
+            machine.lanes > 1 and machine.fused_steps and bool(machine.clusters)
+        )  # it was measured where workgroups exchange as well
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.distribution.schedules:
@@ -149,45 +152,72 @@ def _joined(kernel: Kernel, found: _Spread, fresh: Callable[[str], str]) -> tupl
     body, mean, variance = kernel.body, found.mean, found.variance
     late = waiting(body, mean, variance, (found.squares,))
     result: list[Op] = []
-    own = Value(fresh(mean.result.name), mean.result.type)
+    own = {mean.result.name: Value(fresh(mean.result.name), mean.result.type)}
     for op in body:
         if op is mean:
-            result.append(alone(op, own, count=maximum(_count(kernel, op), const(1))))
+            some = maximum(_count(kernel, op), const(1))  # a wave with nothing of the row has a mean, too
+            result.append(alone(op, own[op.result.name], count=some))
         elif op is variance:
-            names = {mean.result.name: own}
             for one in found.own:
-                names[one.result.name] = Value(fresh(one.result.name), one.result.type)
-                operands = tuple(names.get(value.name, value) for value in one.operands)
-                result.append(replace(one, operands=operands, results=(names[one.result.name],)))
+                own[one.result.name] = Value(fresh(one.result.name), one.result.type)
+                operands = tuple(own.get(value.name, value) for value in one.operands)
+                result.append(replace(one, operands=operands, results=(own[one.result.name],)))
+            squares = replace(op, operands=(own[found.squares.result.name],))
             total = Value(fresh(op.result.name), op.result.type)
-            squares = replace(op, operands=(names[found.squares.result.name],))
             kept = {key: op[key] for key in ("dim", "size", "signal", "index") if op.get(key) is not None}
             kept["count"] = _count(kernel, op)
-            results = (mean.result, op.result)
-            joined = Op("join_spreads", (own, total), results, attribute_pairs(kept), span=op.span, node=op.node)
-            result += [alone(squares, total, divided=False), joined, *_without_pad(body, late, found)]
+            means, results = own[mean.result.name], (mean.result, op.result)
+            joined = Op("join_spreads", (means, total), results, attribute_pairs(kept), span=op.span, node=op.node)
+            result += [alone(squares, total, divided=False), joined, *late]
         elif op not in late and op is not found.squares:
             result.append(op)
-    return without_unused(result, lambda op: op.is_(PURE))
+    return without_unused(_from_own(result, found, own, fresh), lambda op: op.is_(PURE))
 
 
-def _without_pad(body: Sequence[Op], late: Sequence[Op], found: _Spread) -> list[Op]:
-    """What waited, and nothing beyond the edge replaced where that is not written anyway."""
-    pad = found.pad
-    if pad is None or not _is_written_only(body, pad.result, found.squares):
-        return list(late)
-    whole = replace(found.less, results=pad.results)
-    return [op for one in late for op in ((one, whole) if one is found.less else () if one is pad else (one,))]
+def _from_own(
+    body: Sequence[Op], found: _Spread, own: Mapping[str, Value], fresh: Callable[[str], str]
+) -> tuple[Op, ...]:
+    """How far elements are from the mean of all is how far they are from that of their wave, and that from this, so
+    that nothing but that is kept of them; a product with a number of the row takes it in."""
+    less, middle = found.less, found.less.operands[1]
+    last = found.less if found.pad is None else found.pad
+    value, distance = own[last.result.name], last.result
+    if found.pad is not None and not _is_written_only(body, distance):
+        return tuple(body)
+    made: list[Op] = []
+
+    def new(function: str, *operands: Value, of: Op, result: Value) -> Value:
+        pairs = attribute_pairs({"function": function})
+        made.append(Op("elementwise", operands, (result,), pairs, span=of.span, node=of.node))
+        return result
+
+    apart = Value(fresh("apart"), middle.type)
+    for op in body:
+        if op is less:
+            new("sub", own[middle.name], middle, of=op, result=apart)
+            new("add", value, apart, of=op, result=distance)
+        elif _is(op, "mul") and distance in op.operands and (by := _of_row(op, distance)) is not None:
+            moved = new("mul", apart, by, of=op, result=Value(fresh(apart.name), apart.type))
+            new("fma", value, by, moved, of=op, result=op.result)
+        elif op is not found.pad:
+            made.append(op)
+    return tuple(made)
 
 
-def _is_written_only(body: Sequence[Op], value: Value, squares: Op) -> bool:
+def _of_row(op: Op, distance: Value) -> Value | None:
+    """What a product multiplies it by, if that is one number for all of the row."""
+    (other,) = [value for value in op.operands if value != distance] or (distance,)
+    return None if other.tile.dims else other
+
+
+def _is_written_only(body: Sequence[Op], value: Value) -> bool:
     """Whether a value goes into writes that leave out what is beyond the edge, and nowhere else."""
     for op in body:
-        if op is squares or value.name not in {one.name for one in uses_of(op)}:
+        if value.name not in {one.name for one in uses_of(op)}:
             continue
         if op.is_(WRITE):
             if op.operands[0] != value or not op["masked"]:
                 return False
-        elif not op.is_(ELEMENTWISE | CAST) or not _is_written_only(body, op.result, squares):
+        elif not op.is_(ELEMENTWISE | CAST) or not _is_written_only(body, op.result):
             return False
     return True
