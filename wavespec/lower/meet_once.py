@@ -28,8 +28,9 @@ class MeetOnce(Pass):
             the powers of what each element is less than that once more for their sum.
     After:  each wave has the largest element of its own, and the sum of the powers of what its elements are less than
             that; ``join_powers`` finds both of the whole row behind one exchange, and multiplies each sum by the power
-            of what its largest element is less than that of all.  Powers that something else needs too, and rows in
-            several steps of a loop, stay as they are.
+            of what its largest element is less than that of all.  Quotients of powers by their sum are those of a
+            wave's powers by that times the inverse power.  Powers that something else needs too, and rows in several
+            steps of a loop, stay as they are.
     """
 
     name: ClassVar[str] = "meet-once"
@@ -57,6 +58,12 @@ class _Meeting:
     less: Op
     power: Op
     total: Op
+    quotients: tuple[Op, ...]
+    """Of powers by their sum."""
+
+
+def _is_quotient(op: Op, power: Op, total: Op) -> bool:
+    return op.is_(ELEMENTWISE) and op["function"] == "div" and op.operands == (power.result, total.result)
 
 
 def _meeting(kernel: Kernel, machine: Machine, total: Op) -> _Meeting | None:
@@ -75,11 +82,12 @@ def _meeting(kernel: Kernel, machine: Machine, total: Op) -> _Meeting | None:
     largest = made.get(of.name)
     if largest is None or not largest.is_(REDUCE) or largest["function"] != "maximum":
         return None
-    is_alone = uses.count(power.result.name) == uses.count(less.result.name) == 1
+    quotients = tuple(op for op in kernel.body if _is_quotient(op, power, total))
+    is_alone = uses.count(less.result.name) == 1 and uses.count(power.result.name) == 1 + len(quotients)
     are_of_f32 = all(op.result.tile.dtype == DTYPES["f32"] for op in (less, power, total))
     starts = starts_from(made, largest, -math.inf) and starts_from(made, total, 0.0)
     alike = largest["dim"] == total["dim"] and places_of(largest) == places_of(total) and not total["divided"]
-    found = _Meeting(largest, cast, less, power, total)
+    found = _Meeting(largest, cast, less, power, total, quotients)
     is_row = is_alone and are_of_f32 and starts and alike and not is_wide(total) and not largest.get("skips_nan")
     return found if is_row and are_exchanged(kernel, machine, total) and _may_wait(kernel.body, found) else None
 
@@ -95,13 +103,14 @@ def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) ->
     """The operations with one exchange, and what waited for the first one behind it."""
     late = waiting(body, found.largest, found.total, (found.less, found.power))
     result: list[Op] = []
+    some, whole = Value(fresh(found.largest.result.name), found.total.result.type), found.total.result
     own = Value(fresh(found.largest.result.name), found.largest.result.type)
     for op in body:
         if op is found.largest:
             result.append(alone(op, own))
         elif op is found.less:
-            result += _less_than(found, own, fresh)
-        elif op is found.power and op["function"] == "exp" and not op.get("fast"):
+            result += _less_than(found, own, some, fresh)
+        elif op is found.power and op["function"] == "exp" and not op.get("fast") and not found.quotients:
             result.append(op.with_(below=True))
         elif op is found.total:
             total = Value(fresh(op.result.name), op.result.type)
@@ -110,20 +119,40 @@ def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) ->
             results = (found.largest.result, op.result)
             joined = Op("join_powers", (own, total), results, attribute_pairs(kept), span=op.span, node=op.node)
             result += [alone(op, total), joined, *late]
+            if found.quotients:
+                whole, ops = _of_wave(found, some, fresh)
+                result += ops
+        elif op in found.quotients:
+            result.append(replace(op, operands=(op.operands[0], whole)))
         elif op not in late:
             result.append(op)
     return without_unused(result, lambda op: op.is_(PURE))
 
 
-def _less_than(found: _Meeting, own: Value, fresh: Callable[[str], str]) -> list[Op]:
-    """What each element is less than the largest one of its wave; where all are minus infinity, than some number."""
+def _less_than(found: _Meeting, own: Value, some: Value, fresh: Callable[[str], str]) -> list[Op]:
+    """What each element is less than ``some`` number: the largest one of its wave, or where all are minus infinity,
+    another one."""
     less, ops = found.less, list[Op]()
     if found.cast is not None:
         wide = Value(fresh(found.cast.result.name), found.cast.result.type)
         ops.append(replace(found.cast, operands=(own,), results=(wide,)))
         own = wide
-    least, some = Value(fresh("least"), own.type), Value(fresh(own.name), own.type)
+    least = Value(fresh("least"), own.type)
     ops.append(Op("register", (), (least,), attribute_pairs({"value": LEAST}), span=less.span, node=less.node))
     larger = attribute_pairs({"function": "maximum"})
     ops.append(Op("elementwise", (own, least), (some,), larger, span=less.span, node=less.node))
     return [*ops, replace(less, operands=(less.operands[0], some))]
+
+
+def _of_wave(found: _Meeting, some: Value, fresh: Callable[[str], str]) -> tuple[Value, list[Op]]:
+    """By what a wave divides its powers: the sum of all, times the power of what its largest element is less."""
+    less, total, ops = found.less, found.total, list[Op]()
+
+    def new(function: str, *operands: Value, **attributes: object) -> Value:
+        result, pairs = Value(fresh(total.result.name), total.result.type), {"function": function, **attributes}
+        ops.append(Op("elementwise", operands, (result,), attribute_pairs(pairs), span=total.span, node=total.node))
+        return result
+
+    apart = new("sub", less.operands[1], some)
+    fast = {"fast": True} if found.power.get("fast") else {}
+    return new("mul", total.result, new(found.power["function"], apart, **fast)), ops
