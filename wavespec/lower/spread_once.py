@@ -52,8 +52,7 @@ class _Spread:
     """The operations of a row: its mean, what follows from that, how far elements are from it, and the squares."""
 
     mean: Op
-    moved: Op | None
-    """The mean, where ``mean`` is that of what elements are less than a number of the row: both added up."""
+    """Of elements, or of what they are less than a number of the row."""
     less: Op
     pad: Op | None
     """Of ``less`` beyond the edge."""
@@ -63,7 +62,7 @@ class _Spread:
     @property
     def own(self) -> tuple[Op, ...]:
         """What each wave computes of its own mean as well."""
-        return tuple(op for op in (self.moved, self.less, self.pad, self.squares) if op is not None)
+        return tuple(op for op in (self.less, self.pad, self.squares) if op is not None)
 
 
 def _spread(kernel: Kernel, machine: Machine, variance: Op) -> _Spread | None:
@@ -75,10 +74,9 @@ def _spread(kernel: Kernel, machine: Machine, variance: Op) -> _Spread | None:
     pad, less = None, made.get(squares.operands[0].name)
     if less is not None and less.is_(PAD) and less["value"] == 0:
         pad, less = less, made.get(less.operands[0].name)
-    if not _is(less, "sub") or (found := _mean_of(made, *less.operands)) is None:
+    if not _is(less, "sub") or (mean := _mean_of(made, *less.operands)) is None:
         return None
-    mean, moved = found
-    spread = _Spread(mean, moved, less, pad, squares, variance)
+    spread = _Spread(mean, less, pad, squares, variance)
     are_of_f32 = all(op.result.tile.dtype == DTYPES["f32"] for op in (mean, less, squares, variance))
     starts = starts_from(made, mean, 0.0) and starts_from(made, variance, 0.0)
     alike = mean["dim"] == variance["dim"] and places_of(mean) == places_of(variance)
@@ -90,13 +88,13 @@ def _is(op: Op | None, function: str) -> bool:
     return op is not None and op.is_(ELEMENTWISE) and op["function"] == function
 
 
-def _mean_of(made: Mapping[str, Op], each: Value, middle: Value) -> tuple[Op, Op | None] | None:
+def _mean_of(made: Mapping[str, Op], each: Value, middle: Value) -> Op | None:
     """The reduction that finds ``middle``, if that is the mean of ``each``, by itself or beside a number of the row."""
     maker = made.get(middle.name)
     if maker is None:
         return None
     if maker.is_(REDUCE):
-        return (maker, None) if _is_mean(maker) and maker.operands[0] == each else None
+        return maker if _is_mean(maker) and maker.operands[0] == each else None
     if not _is(maker, "add"):
         return None
     for number, beyond in (maker.operands, maker.operands[::-1]):
@@ -104,7 +102,7 @@ def _mean_of(made: Mapping[str, Op], each: Value, middle: Value) -> tuple[Op, Op
         if mean is not None and mean.is_(REDUCE) and _is_mean(mean):
             shifted = made.get(mean.operands[0].name)
             if _is(shifted, "sub") and shifted.operands == (each, number):
-                return mean, maker
+                return mean
     return None
 
 
@@ -143,8 +141,7 @@ def _may_wait(kernel: Kernel, found: _Spread) -> bool:
     """Whether what needs the mean may go behind the mean of squares: that needs nothing of it, nor does memory."""
     late = waiting(kernel.body, found.mean, found.variance, ())
     names = {value.name for op in late for value in op.results}
-    given = {value.name for op in found.own for value in op.operands} - {op.result.name for op in found.own}
-    return all(op.is_(PURE) for op in late) and not names & given
+    return all(op.is_(PURE) for op in late) and found.mean.operands[0].name not in names
 
 
 def _joined(kernel: Kernel, found: _Spread, fresh: Callable[[str], str]) -> tuple[Op, ...]:
@@ -161,6 +158,7 @@ def _joined(kernel: Kernel, found: _Spread, fresh: Callable[[str], str]) -> tupl
             for one in found.own:
                 own[one.result.name] = Value(fresh(one.result.name), one.result.type)
                 operands = tuple(own.get(value.name, value) for value in one.operands)
+                operands = (mean.operands[0], own[mean.result.name]) if one is found.less else operands
                 result.append(replace(one, operands=operands, results=(own[one.result.name],)))
             squares = replace(op, operands=(own[found.squares.result.name],))
             total = Value(fresh(op.result.name), op.result.type)
@@ -179,7 +177,7 @@ def _from_own(
 ) -> tuple[Op, ...]:
     """How far elements are from the mean of all is how far they are from that of their wave, and that from this, so
     that nothing but that is kept of them; a product with a number of the row takes it in."""
-    less, middle = found.less, found.less.operands[1]
+    less, mean = found.less, found.mean.result
     last = found.less if found.pad is None else found.pad
     value, distance = own[last.result.name], last.result
     if found.pad is not None and not _is_written_only(body, distance):
@@ -191,10 +189,10 @@ def _from_own(
         made.append(Op("elementwise", operands, (result,), pairs, span=of.span, node=of.node))
         return result
 
-    apart = Value(fresh("apart"), middle.type)
+    apart = Value(fresh("apart"), mean.type)
     for op in body:
         if op is less:
-            new("sub", own[middle.name], middle, of=op, result=apart)
+            new("sub", own[mean.name], mean, of=op, result=apart)
             new("add", value, apart, of=op, result=distance)
         elif _is(op, "mul") and distance in op.operands and (by := _of_row(op, distance)) is not None:
             moved = new("mul", apart, by, of=op, result=Value(fresh(apart.name), apart.type))
