@@ -28,9 +28,9 @@ class MeetOnce(Pass):
             the powers of what each element is less than that once more for their sum.
     After:  each wave has the largest element of its own, and the sum of the powers of what its elements are less than
             that; ``join_powers`` finds both of the whole row behind one exchange, and multiplies each sum by the power
-            of what its largest element is less than that of all.  Quotients of powers by their sum are those of a
-            wave's powers by that times the inverse power.  Powers that something else needs too, and rows in several
-            steps of a loop, stay as they are.
+            of what its largest element is less than that of all.  Quotients of powers by their sum are products of a
+            wave's powers with one number.  Powers that something else needs too, and rows in several steps of a loop,
+            stay as they are.
     """
 
     name: ClassVar[str] = "meet-once"
@@ -103,7 +103,7 @@ def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) ->
     """The operations with one exchange, and what waited for the first one behind it."""
     late = waiting(body, found.largest, found.total, (found.less, found.power))
     result: list[Op] = []
-    some, whole = Value(fresh(found.largest.result.name), found.total.result.type), found.total.result
+    some = by = Value(fresh(found.largest.result.name), found.total.result.type)
     own = Value(fresh(found.largest.result.name), found.largest.result.type)
     for op in body:
         if op is found.largest:
@@ -120,10 +120,10 @@ def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) ->
             joined = Op("join_powers", (own, total), results, attribute_pairs(kept), span=op.span, node=op.node)
             result += [alone(op, total), joined, *late]
             if found.quotients:
-                whole, ops = _of_wave(found, some, fresh)
+                by, ops = _of_wave(found, some, fresh)
                 result += ops
         elif op in found.quotients:
-            result.append(replace(op, operands=(op.operands[0], whole)))
+            result.append(replace(op, operands=(op.operands[0], by)).with_(function="mul"))
         elif op not in late:
             result.append(op)
     return without_unused(result, lambda op: op.is_(PURE))
@@ -145,7 +145,7 @@ def _less_than(found: _Meeting, own: Value, some: Value, fresh: Callable[[str], 
 
 
 def _of_wave(found: _Meeting, some: Value, fresh: Callable[[str], str]) -> tuple[Value, list[Op]]:
-    """By what a wave divides its powers: the sum of all, times the power of what its largest element is less."""
+    """By what a wave multiplies its powers: the power of what its largest element is less, by the sum of all."""
     less, total, ops = found.less, found.total, list[Op]()
 
     def new(function: str, *operands: Value, **attributes: object) -> Value:
@@ -153,6 +153,5 @@ def _of_wave(found: _Meeting, some: Value, fresh: Callable[[str], str]) -> tuple
         ops.append(Op("elementwise", operands, (result,), attribute_pairs(pairs), span=total.span, node=total.node))
         return result
 
-    apart = new("sub", less.operands[1], some)
-    fast = {"fast": True} if found.power.get("fast") else {}
-    return new("mul", total.result, new(found.power["function"], apart, **fast)), ops
+    power = new(found.power["function"], new("sub", some, less.operands[1]), close=True)
+    return new("div", power, total.result), ops

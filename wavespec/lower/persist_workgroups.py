@@ -24,7 +24,7 @@ from wavespec.lower.sends_in_turn import sends_in_turn
 from wavespec.lower.taken_tiles import differ_in_steps, may_be_taken, taken
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
 from wavespec.lower.tile_walk import MOST_TILES, Walk, defined, in_bands, let, product
-from wavespec.lower.workgroups_together import clusters_together, resident_of, resident_of_each
+from wavespec.lower.workgroups_together import resident_of, resident_of_each
 from wavespec.schema.checking.check_orders import EndOfLaunch
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -83,13 +83,13 @@ class PersistWorkgroups(Pass):
         extents = {f"wg{axis}": maximum(extent, 1) if len(places) > 2 else extent for axis, extent in enumerate(places)}
         named = ended.inner if ended else extents
         tiles = product(places)
-        staying = const(plan.workers) if plan.workers else _staying(kernel, machine)
+        together = machine.clusters[kernel.cluster] if kernel.cluster > 1 else machine.processors
+        staying = const(plan.workers) if plan.workers else _staying(kernel, machine, together)
         most = staying.high
         assert most is not None
         # Symbols of their own keep the arithmetic in 32 bits.
         count, workers = symbol("tiles", 0, MOST_TILES), symbol("workers", 1, most)
         first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, MOST_TILES)
-        apart = staying if staying.is_const else symbol("places", 1, most, staying.divisor)
         tile, rank = symbol("tile", 0, MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
         shared_out = plan.split > 1  # the first axis is that of a cluster, and there is one row of them
         by_machine = machine.raster_group if len(places) == 2 and not (plan.has_orders or shared_out) else 0
@@ -104,7 +104,7 @@ class PersistWorkgroups(Pass):
         elif ended:
             walk = parts_in_turn(kernel, own, workers, ended)
         else:
-            walk = _dealt(kernel, own, workers, apart, turn, named)
+            walk = _dealt(kernel, own, workers, staying, turn, named)
         values = {**walk.each, "tile": walk.number, **in_bands(tile, named, group)}
         if kernel.cluster > 1:
             values["wg0"] = values["wg0"] * kernel.cluster + rank
@@ -113,10 +113,9 @@ class PersistWorkgroups(Pass):
             for split in plan.workgroup
             if (name := f"wg{split.axis}") in values
         }
-        kernel, lets = defined(kernel, (count, workers, apart, first, turn, tile, rank, *walk.symbols), values)
+        kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank, *walk.symbols), values)
         before = [let("tiles", tiles)]
-        before += [] if apart is staying else [let("places", staying)]
-        before += [let("workers", minimum(count, apart))] if most > 1 and last is None else []
+        before += [let("workers", minimum(count, staying))] if most > 1 and last is None else []
         before += [let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
         loops = walk.loops((*lets, *(ended.rest if ended else kernel.body)))
         if can_load_ahead(kernel) and len(loops) == 1:
@@ -136,11 +135,11 @@ def _check_settings(plan: Distribution, machine: Machine) -> None:
         raise UselessSetting(plan.chiplets_span, "chiplets", why, "Leave it out for this target.")
 
 
-def _staying(kernel: Kernel, machine: Machine) -> Expr:
+def _staying(kernel: Kernel, machine: Machine, together: int) -> Expr:
     """As many workgroups as the machine has room for, or a few less, so that tiles of each are a multiple apart of what
     remainders divide by that alone say where something is that all tiles read, as weights beside rows that start
     anywhere: it is the same for all tiles of a workgroup then, which loads it once."""
-    most = clusters_together(machine, kernel.cluster, resident_of(kernel, machine))
+    most = resident_of(kernel, machine) * together
     if not can_load_ahead(kernel):
         return most
     axes = {f"wg{axis}" for axis in range(1 if kernel.distribution.split > 1 else 0, len(kernel.grid))}
@@ -149,8 +148,8 @@ def _staying(kernel: Kernel, machine: Machine) -> Expr:
         if op.is_(LOAD) and axes & op["offset"].symbols and axes.isdisjoint(symbols_outside_remainders(op["offset"])):
             found = (node.args[1] for node in op["offset"].walk() if node.kind == "mod" and axes & node.symbols)
             step = math.lcm(step, *(size.value for size in found if size.is_const))
-    each = [clusters_together(machine, kernel.cluster, resident) for resident in resident_of_each(kernel, machine)]
-    are_enough = all(one.value // step * step >= _LEAST_SHARE * one.value for one in each)
+    each = [resident * together for resident in resident_of_each(kernel, machine)]
+    are_enough = all(one // step * step >= _LEAST_SHARE * one for one in each)
     return most // step * step if are_enough else most
 
 

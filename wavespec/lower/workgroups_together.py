@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wavespec.ir.expr import Expr, as_expr, const, maximum
+from wavespec.ir.expr import Expr, const, maximum
 from wavespec.ir.kernel import Kernel
 from wavespec.ops.staged_writes import shared_bytes, shared_bytes_of_all
 from wavespec.targets.machine import Machine
@@ -34,20 +34,6 @@ def resident_of_each(kernel: Kernel, machine: Machine) -> tuple[int, ...]:
     if kernel.launched is None:
         return (kernel.distribution.resident,)
     return tuple(max(1, waves_together(kernel, machine) // waves) for waves in range(1, kernel.wave_count + 1))
-
-
-def clusters_together(machine: Machine, size: int, resident: Expr | int) -> Expr:
-    """Clusters of so many workgroups that run at the same time, where processors have room for ``resident`` of these.
-
-    Workgroups of a cluster may share a processor of its group, so that two on each of four are as many clusters of
-    four as clusters of two with one on each.
-    """
-    known = {1: machine.processors, **machine.clusters}
-    if size & (size - 1) or any(size >> bit not in known for bit in range(size.bit_length())):
-        return as_expr(resident) * known[size]
-    whole = as_expr(resident) // size * machine.processors
-    bits = range(size.bit_length() - 1)
-    return whole + sum((as_expr(resident) // (1 << bit) % 2 * known[size >> bit] for bit in bits), const(0))
 
 
 def shared_bytes_left(kernel: Kernel, machine: Machine) -> int:

@@ -249,9 +249,11 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         # memory, and have no registers to spare for pairs.
         meaning = replace(meaning, is_exact=True)
 
+    has_close = machine.close_powers and not op.get("close")  # not as close as a polynomial
+
     def piece(*values: Value) -> Value:
         wide = [build.cast(value, _computed(value, meaning), result.name) for value in values]
-        steps = Steps(build, wide[-1], result.name, close_powers=machine.close_powers, close_ratios=bool(machine.ratio))
+        steps = Steps(build, wide[-1], result.name, close_powers=has_close, close_ratios=bool(machine.ratio))
         return build.cast(meaning.steps(steps, *wide), dtype, result.name)
 
     context.fragments[result.name] = piecewise(context, operands, result, piece)
