@@ -11,8 +11,8 @@ from wavespec.ir.expr import Expr, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs
 from wavespec.ir.layout import Layout
 from wavespec.ir.nodes import replace
-from wavespec.ir.rewriting import uses_of, without_unused
-from wavespec.ir.tile_ops import CAST, ELEMENTWISE, PAD, PURE, REDUCE, WRITE
+from wavespec.ir.rewriting import without_unused
+from wavespec.ir.tile_ops import ELEMENTWISE, PURE, READ, REDUCE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.exchanges import alone, are_exchanged, is_wide, places_of, starts_from, waiting
 from wavespec.lower.tile_properties import tiles_have_layouts
@@ -54,15 +54,8 @@ class _Spread:
     mean: Op
     """Of elements, or of what they are less than a number of the row."""
     less: Op
-    pad: Op | None
-    """Of ``less`` beyond the edge."""
     squares: Op
     variance: Op
-
-    @property
-    def own(self) -> tuple[Op, ...]:
-        """What each wave computes of its own mean as well."""
-        return tuple(op for op in (self.less, self.pad, self.squares) if op is not None)
 
 
 def _spread(kernel: Kernel, machine: Machine, variance: Op) -> _Spread | None:
@@ -71,12 +64,10 @@ def _spread(kernel: Kernel, machine: Machine, variance: Op) -> _Spread | None:
     squares = made.get(variance.operands[0].name)
     if not _is(squares, "mul") or squares.operands[0] != squares.operands[1]:
         return None
-    pad, less = None, made.get(squares.operands[0].name)
-    if less is not None and less.is_(PAD) and less["value"] == 0:
-        pad, less = less, made.get(less.operands[0].name)
+    less = made.get(squares.operands[0].name)
     if not _is(less, "sub") or (mean := _mean_of(made, *less.operands)) is None:
         return None
-    spread = _Spread(mean, less, pad, squares, variance)
+    spread = _Spread(mean, less, squares, variance)
     are_of_f32 = all(op.result.tile.dtype == DTYPES["f32"] for op in (mean, less, squares, variance))
     starts = starts_from(made, mean, 0.0) and starts_from(made, variance, 0.0)
     alike = mean["dim"] == variance["dim"] and places_of(mean) == places_of(variance)
@@ -146,43 +137,48 @@ def _may_wait(kernel: Kernel, found: _Spread) -> bool:
 
 def _joined(kernel: Kernel, found: _Spread, fresh: Callable[[str], str]) -> tuple[Op, ...]:
     """The operations with one exchange, and what waited for the first one behind it."""
-    body, mean, variance = kernel.body, found.mean, found.variance
+    body, mean, less, variance = kernel.body, found.mean, found.less, found.variance
     late = waiting(body, mean, variance, (found.squares,))
-    result: list[Op] = []
-    own = {mean.result.name: Value(fresh(mean.result.name), mean.result.type)}
+    count, result = _count(kernel, mean), list[Op]()
+    own, distance, squares, total = (
+        Value(fresh(op.result.name), op.result.type) for op in (mean, less, found.squares, variance)
+    )
     for op in body:
         if op is mean:
-            some = maximum(_count(kernel, op), const(1))  # a wave with nothing of the row has a mean, too
-            result.append(alone(op, own[op.result.name], count=some))
+            *before, each = _without_edge(kernel, op, fresh)
+            some = maximum(count, const(1))  # a wave with nothing of the row has a mean, too
+            result += [*before, alone(each, own, count=some)]
+            result.append(replace(less, operands=(each.operands[0], own), results=(distance,)))
         elif op is variance:
-            for one in found.own:
-                own[one.result.name] = Value(fresh(one.result.name), one.result.type)
-                operands = tuple(own.get(value.name, value) for value in one.operands)
-                operands = (mean.operands[0], own[mean.result.name]) if one is found.less else operands
-                result.append(replace(one, operands=operands, results=(own[one.result.name],)))
-            squares = replace(op, operands=(own[found.squares.result.name],))
-            total = Value(fresh(op.result.name), op.result.type)
+            result.append(replace(found.squares, operands=(distance, distance), results=(squares,)))
+            result.append(alone(replace(op, operands=(squares,)), total, divided=False))
             kept = {key: op[key] for key in ("dim", "size", "signal", "index") if op.get(key) is not None}
-            kept["count"] = _count(kernel, op)
-            means, results = own[mean.result.name], (mean.result, op.result)
-            joined = Op("join_spreads", (means, total), results, attribute_pairs(kept), span=op.span, node=op.node)
-            result += [alone(squares, total, divided=False), joined, *late]
+            pairs = attribute_pairs({**kept, "count": count})
+            result.append(Op("join_spreads", (own, total), (mean.result, op.result), pairs, span=op.span, node=op.node))
+            result += late
         elif op not in late and op is not found.squares:
             result.append(op)
-    return without_unused(_from_own(result, found, own, fresh), lambda op: op.is_(PURE))
+    return without_unused(_from_own(result, found, own, distance, fresh), lambda op: op.is_(PURE))
+
+
+def _without_edge(kernel: Kernel, mean: Op, fresh: Callable[[str], str]) -> list[Op]:
+    """The mean; of rows that start anywhere, of numbers that are 0 beyond the edge, so that these alone are kept."""
+    reads = [op for op in kernel.body if op.is_(READ) and op.get("around") and mean["dim"] in op["masked"]]
+    if not reads or not mean["masked"]:
+        return [mean]
+    value = mean.operands[0]
+    whole = Value(fresh(value.name), value.type)
+    edge = {key: mean[key] for key in ("dim", "masked", "origin", "size")}
+    pad = Op("pad", (value,), (whole,), attribute_pairs({**edge, "value": 0.0}), span=mean.span, node=mean.node)
+    return [pad, replace(mean, operands=(whole, *mean.operands[1:])).with_(masked=False)]
 
 
 def _from_own(
-    body: Sequence[Op], found: _Spread, own: Mapping[str, Value], fresh: Callable[[str], str]
+    body: Sequence[Op], found: _Spread, own: Value, own_distance: Value, fresh: Callable[[str], str]
 ) -> tuple[Op, ...]:
     """How far elements are from the mean of all is how far they are from that of their wave, and that from this, so
     that nothing but that is kept of them; a product with a number of the row takes it in."""
-    less, mean = found.less, found.mean.result
-    last = found.less if found.pad is None else found.pad
-    value, distance = own[last.result.name], last.result
-    if found.pad is not None and not _is_written_only(body, distance):
-        return tuple(body)
-    made: list[Op] = []
+    distance, mean, made = found.less.result, found.mean.result, list[Op]()
 
     def new(function: str, *operands: Value, of: Op, result: Value) -> Value:
         pairs = attribute_pairs({"function": function})
@@ -191,13 +187,13 @@ def _from_own(
 
     apart = Value(fresh("apart"), mean.type)
     for op in body:
-        if op is less:
-            new("sub", own[mean.name], mean, of=op, result=apart)
-            new("add", value, apart, of=op, result=distance)
+        if op is found.less:
+            new("sub", own, mean, of=op, result=apart)
+            new("add", own_distance, apart, of=op, result=distance)
         elif _is(op, "mul") and distance in op.operands and (by := _of_row(op, distance)) is not None:
             moved = new("mul", apart, by, of=op, result=Value(fresh(apart.name), apart.type))
-            new("fma", value, by, moved, of=op, result=op.result)
-        elif op is not found.pad:
+            new("fma", own_distance, by, moved, of=op, result=op.result)
+        else:
             made.append(op)
     return tuple(made)
 
@@ -206,16 +202,3 @@ def _of_row(op: Op, distance: Value) -> Value | None:
     """What a product multiplies it by, if that is one number for all of the row."""
     (other,) = [value for value in op.operands if value != distance] or (distance,)
     return None if other.tile.dims else other
-
-
-def _is_written_only(body: Sequence[Op], value: Value) -> bool:
-    """Whether a value goes into writes that leave out what is beyond the edge, and nowhere else."""
-    for op in body:
-        if value.name not in {one.name for one in uses_of(op)}:
-            continue
-        if op.is_(WRITE):
-            if op.operands[0] != value or not op["masked"]:
-                return False
-        elif not op.is_(ELEMENTWISE | CAST) or not _is_written_only(body, op.result):
-            return False
-    return True
