@@ -259,12 +259,15 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     context.fragments[result.name] = piecewise(context, operands, result, piece)
 
 
-def function_of(context: ThreadContext, function: str, *values: Value, fast: bool, hint: str) -> Value:
-    """A function of the language of values of f32 that one lane has."""
+def function_of(
+    context: ThreadContext, function: str, *values: Value, fast: bool, hint: str, close: bool = False
+) -> Value:
+    """A function of the language of values of f32 that one lane has; ``close``: as near as a polynomial."""
     machine, meaning = context.machine, MEANINGS[function]
     if fast:
         meaning = replace(meaning, steps=_plain(function) if function in machine.approximations else FAST[function])
-    steps = Steps(context.build, values[-1], hint, close_powers=machine.close_powers, close_ratios=bool(machine.ratio))
+    has_close = machine.close_powers and not close
+    steps = Steps(context.build, values[-1], hint, close_powers=has_close, close_ratios=bool(machine.ratio))
     return meaning.steps(steps, *values)
 
 

@@ -74,6 +74,7 @@ def _joined(
     least = build.constant(LEAST, DTYPES["f32"], 1)
     base = whole if is_all else build.elementwise("maximum", whole, least, hint=hint)
     less = build.elementwise("sub", build.elementwise("maximum", largest, least, hint=hint), base, hint=hint)
-    power = function_of(context, op["function"], less, fast=op["fast"], hint=hint)
+    # Sums are added up of numbers that err alike: what their factors err by would be in all results.
+    power = function_of(context, op["function"], less, fast=op["fast"], close=True, hint=hint)
     scaled = build.elementwise("mul", total, power, hint=hint)
     return [whole, *butterfly(build, "add", [scaled], bits_of_parts(count), hint)]
