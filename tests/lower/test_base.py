@@ -119,7 +119,6 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "keep-in-shared",
             "load-ahead",
             "meet-once",
-            "spread-once",
         ),
         *("narrow-steps", "sink-behind-products"),
     }

@@ -214,7 +214,7 @@ DOT: Final = _declare(
 REDUCE: Final = _declare(
     "reduce",
     "tile, from ... -> tile",
-    "joins elements along `dim`, with what it starts from where there is such; `divided`: by the `count` of them; "
+    "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them; "
     "`skips_nan`: NaN may count as nothing; `by_lane`: loops carry one number for all that a lane has along `dim`; "
     "`products`: they are products that nobody else needs; `alone`: each wave those that it has; "
     "`signal`, and the `index` of one: a cluster of workgroups has them, which meet there",
@@ -229,7 +229,6 @@ REDUCE: Final = _declare(
         "by_lane": Attribute(Kind.FLAG, absent="false", set_by="multiply-by-lanes"),
         "products": Attribute(Kind.FLAG, absent="false", set_by="fuse-products"),
         "alone": Attribute(Kind.FLAG, absent="false", set_by="meet-once"),
-        "count": Attribute(Kind.EXPRESSION, absent="`size`", set_by="spread-once"),
         "signal": Attribute(Kind.MEMORY, absent="one workgroup has all", set_by="split-loops"),
         "index": Attribute(Kind.EXPRESSION, absent="none", set_by="split-loops"),
     },
@@ -353,22 +352,6 @@ JOIN_POWERS: Final = _declare(
         "dim": Kind.TEXT,
         "function": Kind.TEXT,
         "fast": Kind.FLAG,
-        "signal": Attribute(Kind.MEMORY, absent="one workgroup has all"),
-        "index": Attribute(Kind.EXPRESSION, absent="none"),
-    },
-)
-JOIN_SPREADS: Final = _declare(
-    "join_spreads",
-    "mean, squares -> mean, variance",
-    "of waves that share out `dim`, and workgroups of a cluster that meet by the `index` of a `signal`: the mean of "
-    "all `size` elements, and of the squares of how far they are from it, of the mean that each has of its own "
-    "`count`, and the sum of the squares of how far these are from that",
-    operands=2,
-    results=2,
-    attributes={
-        "dim": Kind.TEXT,
-        "size": Kind.EXPRESSION,
-        "count": Kind.EXPRESSION,
         "signal": Attribute(Kind.MEMORY, absent="one workgroup has all"),
         "index": Attribute(Kind.EXPRESSION, absent="none"),
     },

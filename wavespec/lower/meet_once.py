@@ -9,12 +9,13 @@ from typing import ClassVar
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs
+from wavespec.ir.names import wave_name
 from wavespec.ir.nodes import replace
 from wavespec.ir.rewriting import uses_of, without_unused
-from wavespec.ir.tile_ops import CAST, ELEMENTWISE, PURE, REDUCE
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, PURE, REDUCE, REGISTER
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.lower.exchanges import alone, are_exchanged, is_wide, places_of, starts_from, waiting
 from wavespec.lower.tile_properties import tiles_have_layouts
+from wavespec.ops.digits import in_reach, lane_bits
 from wavespec.ops.join_powers import LEAST
 from wavespec.targets.machine import Machine
 
@@ -85,29 +86,67 @@ def _meeting(kernel: Kernel, machine: Machine, total: Op) -> _Meeting | None:
     quotients = tuple(op for op in kernel.body if _is_quotient(op, power, total))
     is_alone = uses.count(less.result.name) == 1 and uses.count(power.result.name) == 1 + len(quotients)
     are_of_f32 = all(op.result.tile.dtype == DTYPES["f32"] for op in (less, power, total))
-    starts = starts_from(made, largest, -math.inf) and starts_from(made, total, 0.0)
-    alike = largest["dim"] == total["dim"] and places_of(largest) == places_of(total) and not total["divided"]
+    starts = _starts(made, largest, -math.inf) and _starts(made, total, 0.0)
+    alike = largest["dim"] == total["dim"] and _place(largest) == _place(total) and not total["divided"]
     found = _Meeting(largest, cast, less, power, total, quotients)
-    is_row = is_alone and are_of_f32 and starts and alike and not is_wide(total) and not largest.get("skips_nan")
-    return found if is_row and are_exchanged(kernel, machine, total) and _may_wait(kernel.body, found) else None
+    is_row = is_alone and are_of_f32 and starts and alike and not _is_wide(total) and not largest.get("skips_nan")
+    return found if is_row and _are_exchanged(kernel, machine, total) and _may_wait(kernel.body, found) else None
+
+
+def _starts(made: dict[str, Op], op: Op, number: float) -> bool:
+    """Whether a reduction starts from nothing."""
+    starts = [made.get(value.name) for value in op.operands[1:]]
+    return all(one is not None and one.is_(REGISTER) and one["value"] == number for one in starts)
+
+
+def _place(op: Op) -> tuple[object, ...]:
+    layout = op.operands[0].tile.layout
+    assert layout is not None
+    return layout.base, layout.axes, op.get("signal") is None
+
+
+def _is_wide(op: Op) -> bool:
+    """Whether lanes have several numbers, or other ones than their neighbours."""
+    layout = op.result.tile.layout
+    assert layout is not None
+    elements = math.prod(axis.extent for axis in layout.axes)
+    return elements != 1 or any("lane" in base.symbols for _, base in layout.base)
+
+
+def _are_exchanged(kernel: Kernel, machine: Machine, op: Op) -> bool:
+    layout, wave = op.operands[0].tile.layout, wave_name(op["dim"])
+    assert layout is not None
+    waves = [name for name, count in kernel.waves if count > 1 and name in layout.base_of(op["dim"]).symbols]
+    _, far = in_reach(lane_bits(op, layout, op["dim"], kernel.lanes), machine)
+    return not far and waves in ([], [wave]) and (bool(waves) or op.get("signal") is not None)
+
+
+def _waiting(body: Sequence[Op], found: _Meeting) -> list[Op]:
+    """The operations in front of the sum that need the largest element of all of the row, but for its powers."""
+    own, needed, waiting = (found.less, found.power), {found.largest.result.name}, list[Op]()
+    for op in body[body.index(found.largest) + 1 : body.index(found.total)]:
+        if op not in own and any(value.name in needed for value in uses_of(op)):
+            needed.update(value.name for value in op.results)
+            waiting.append(op)
+    return waiting
 
 
 def _may_wait(body: Sequence[Op], found: _Meeting) -> bool:
     """Whether these may go behind the sum: nothing of it, and no memory, needs them."""
-    late = waiting(body, found.largest, found.total, (found.less, found.power))
+    late = _waiting(body, found)
     names = {value.name for op in late for value in op.results}
     return all(op.is_(PURE) for op in late) and found.less.operands[0].name not in names
 
 
 def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) -> tuple[Op, ...]:
     """The operations with one exchange, and what waited for the first one behind it."""
-    late = waiting(body, found.largest, found.total, (found.less, found.power))
+    late = _waiting(body, found)
     result: list[Op] = []
     some = by = Value(fresh(found.largest.result.name), found.total.result.type)
     own = Value(fresh(found.largest.result.name), found.largest.result.type)
     for op in body:
         if op is found.largest:
-            result.append(alone(op, own))
+            result.append(_alone(op, own))
         elif op is found.less:
             result += _less_than(found, own, some, fresh)
         elif op is found.power and op["function"] == "exp" and not op.get("fast") and not found.quotients:
@@ -118,7 +157,7 @@ def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) ->
             kept |= {"function": found.power["function"], "fast": bool(found.power.get("fast"))}
             results = (found.largest.result, op.result)
             joined = Op("join_powers", (own, total), results, attribute_pairs(kept), span=op.span, node=op.node)
-            result += [alone(op, total), joined, *late]
+            result += [_alone(op, total), joined, *late]
             if found.quotients:
                 by, ops = _of_wave(found, some, fresh)
                 result += ops
@@ -127,6 +166,13 @@ def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) ->
         elif op not in late:
             result.append(op)
     return without_unused(result, lambda op: op.is_(PURE))
+
+
+def _alone(op: Op, result: Value) -> Op:
+    """A reduction of what each wave has."""
+    kept = tuple((key, one) for key, one in op.attributes if key not in ("signal", "index"))
+    op = replace(op, operands=op.operands[:1], results=(result,), attributes=kept)
+    return op.with_(alone=True)
 
 
 def _less_than(found: _Meeting, own: Value, some: Value, fresh: Callable[[str], str]) -> list[Op]:

@@ -79,7 +79,6 @@ from wavespec.lower.split_loops import SplitLoops
 from wavespec.lower.split_operands import SplitOperands
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.spread_announcements import SpreadAnnouncements
-from wavespec.lower.spread_once import SpreadOnce
 from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.store_at_once import StoreAtOnce
 from wavespec.lower.strip_tiles import StripTiles
@@ -135,7 +134,6 @@ PASSES: tuple[Pass, ...] = (
     PadOnce(),
     ShareResults(),
     MeetOnce(),
-    SpreadOnce(),
     PadReads(),
     PowersByProducts(),
     FuseProducts(),

@@ -127,10 +127,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         joined = [in_pairs(build, function, own, op.node or result.name) for own in parts]
     if op["divided"]:
         count = build.value("count", DTYPES["i32"], 1)
-        own = op.get("count")
-        build.add(
-            "coordinates", (), (count,), places=(op["size"] if own is None else own.substitute(context.constants),)
-        )
+        build.add("coordinates", (), (count,), places=(op["size"],))
         counts = {n: build.broadcast(build.cast(count, compute), n) for n in {one.vector.elements for one in joined}}
         joined = [build.elementwise("div", one, counts[one.vector.elements], hint=result.name) for one in joined]
     if init:
