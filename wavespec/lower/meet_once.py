@@ -199,5 +199,6 @@ def _of_wave(found: _Meeting, some: Value, fresh: Callable[[str], str]) -> tuple
         ops.append(Op("elementwise", operands, (result,), attribute_pairs(pairs), span=total.span, node=total.node))
         return result
 
-    power = new(found.power["function"], new("sub", some, less.operands[1]), close=True)
+    close = {"close": True} if found.power["function"] == "exp" else {}
+    power = new(found.power["function"], new("sub", some, less.operands[1]), **close)
     return new("div", power, total.result), ops

@@ -195,8 +195,11 @@ MEANINGS: dict[str, Meaning] = {
 """A row for each row of `FUNCTIONS` in `wavespec/schema/ops/elementwise.py`."""
 FAST: dict[str, Callable[..., Value]] = {"tanh": functions.fast_tanh, "exp": functions.fast_exp}
 """Fewer steps for functions that may be approximate, a row for each name that `fast_math` takes."""
-_BELOW: dict[str, Callable[..., Value]] = {"exp": functions.exp_below}
-"""Fewer steps of what is not positive, where results are added to 1."""
+_OF_SUMS: dict[str, dict[str, Callable[..., Value]]] = {
+    "below": {"exp": functions.exp_below},
+    "close": {"exp": functions.close_exp},
+}
+"""Fewer steps of what is not positive, where results are added to 1, and closer ones."""
 _QUOTIENTS: dict[str, Callable[..., Value]] = {"div": Steps.ratio, "reciprocal": functions.close_reciprocal}
 """Quotients that may be off by two units in the last place of f32."""
 _INTERNAL = {**ranks.STEPS, **parts_of_numbers.STEPS, **{word: _plain(word) for word in OF_NUMBERS.values()}}
@@ -238,8 +241,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     of_language = MEANINGS.get(word) if not is_of_numbers else None
     meaning = of_language or _meaning(_INTERNAL[word], word, exact=True)
 
-    if op.get("below"):
-        meaning = replace(meaning, steps=_BELOW[word])
+    if op.get("below") or op.get("close"):
+        meaning = replace(meaning, steps=_OF_SUMS["below" if op.get("below") else "close"][word])
     if op.get("fast"):
         meaning = replace(meaning, steps=_plain(word) if word in machine.approximations else FAST[word])
     if word in _QUOTIENTS and dtype.is_float and (dtype.bits < 32 or result.name in context.rounded):
@@ -249,25 +252,20 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         # memory, and have no registers to spare for pairs.
         meaning = replace(meaning, is_exact=True)
 
-    has_close = machine.close_powers and not op.get("close")  # not as close as a polynomial
-
     def piece(*values: Value) -> Value:
         wide = [build.cast(value, _computed(value, meaning), result.name) for value in values]
-        steps = Steps(build, wide[-1], result.name, close_powers=has_close, close_ratios=bool(machine.ratio))
+        steps = Steps(build, wide[-1], result.name, close_powers=machine.close_powers, close_ratios=bool(machine.ratio))
         return build.cast(meaning.steps(steps, *wide), dtype, result.name)
 
     context.fragments[result.name] = piecewise(context, operands, result, piece)
 
 
-def function_of(
-    context: ThreadContext, function: str, *values: Value, fast: bool, hint: str, close: bool = False
-) -> Value:
-    """A function of the language of values of f32 that one lane has; ``close``: as near as a polynomial."""
+def function_of(context: ThreadContext, function: str, *values: Value, fast: bool, hint: str) -> Value:
+    """A function of the language of values of f32 that one lane has."""
     machine, meaning = context.machine, MEANINGS[function]
     if fast:
         meaning = replace(meaning, steps=_plain(function) if function in machine.approximations else FAST[function])
-    has_close = machine.close_powers and not close
-    steps = Steps(context.build, values[-1], hint, close_powers=has_close, close_ratios=bool(machine.ratio))
+    steps = Steps(context.build, values[-1], hint, close_powers=machine.close_powers, close_ratios=bool(machine.ratio))
     return meaning.steps(steps, *values)
 
 

@@ -69,6 +69,11 @@ def exp_below(steps: Steps, x: Value) -> Value:
     return steps("fma", power, steps("fma", p, -_LN_2, x), power)
 
 
+def close_exp(steps: Steps, x: Value) -> Value:
+    """By a polynomial, whatever the machine has: what it is off by would be in many results."""
+    return exp(Steps(steps.build, x, steps.hint), x)
+
+
 def fast_exp(steps: Steps, x: Value) -> Value:
     """In one power of two: the product loses as many bits as the result's exponent has."""
     return steps("exp2", steps("mul", x, _LOG2_E))
