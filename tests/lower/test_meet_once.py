@@ -97,6 +97,46 @@ def test_sums_are_those_of_the_largest_element_of_all(workgroups: str, columns: 
     np.testing.assert_allclose(report.tensors["y"], expected, rtol=2e-6, atol=2e-6)
 
 
+SOFTMAX = (
+    ("y: {shape: [M], dtype", "y: {shape: [M, N], dtype"),
+    (
+        """  - result: "log(sums.total) + rows.largest"
+  - {write: result, to: y}
+""",
+        """  - results:
+      iterate: N
+      carry: {}
+      body:
+        - last: {read: x}
+        - result: "exp(last - rows.largest) / sums.total"
+        - {write: result, to: y}
+""",
+    ),
+)
+
+
+@pytest.mark.parametrize("columns", [4, 132, 1024])
+@pytest.mark.parametrize("workgroups", [ALONE, FITTED, SHARED, f"persistent: true, count: 1, {SHARED}"])
+def test_quotients_of_powers_by_their_sum_are_exchanged_once(workgroups: str, columns: int) -> None:
+    """Each wave multiplies its powers by one number; parts without finite elements have 0, rows of them no number."""
+    kernel = rows(workgroups, *SOFTMAX)
+    assert lines(rows(workgroups, *SOFTMAX, after="meet-once"), "join_powers")
+    x = np.random.default_rng(0).normal(0, 30, (8, columns)).astype(np.float32)
+    x[1, :128] = -np.inf  # all of a wave
+    x[2] = -np.inf
+    x[3, columns // 2] = np.inf
+    x[4, columns - 1] = np.nan
+    x[5] = -3.4e38
+    x[6, :128] = -3.4e38  # as small as what waves without elements have
+    x[7] = np.linspace(-1e4, 1e4, columns)
+    report = simulate(kernel, NVIDIA, {"x": x}, {"M": 8, "N": columns})
+    assert not report.findings
+    with np.errstate(invalid="ignore"):
+        power = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+        expected = power / power.sum(1, keepdims=True)
+    np.testing.assert_allclose(report.tensors["y"], expected, rtol=8e-6, atol=1e-37)
+
+
 def test_each_of_three_workgroups_counts_once() -> None:
     """Lanes join parts in groups of a power of two, the fourth of which has the part of the third."""
     machine = replace(NVIDIA, clusters={3: 44})

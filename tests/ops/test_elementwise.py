@@ -15,6 +15,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Op, Value, VectorType
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.elementwise import MEANINGS
+from wavespec.ops.functions import exp_below
 from wavespec.ops.steps import Steps
 from wavespec.schema.ops import FUNCTIONS
 from wavespec.sim.elements import converted, elementwise
@@ -397,3 +398,17 @@ def test_reference_cuts_numbers_off_to_integers() -> None:
     spec = epilogue("y: {cast: sums.acc, dtype: i32}", result="i32")
     actual = reference(spec, torch.tensor([[1.7], [-1.7]]), torch.ones(1, 1))
     assert actual.dtype == torch.int32 and actual.flatten().tolist() == [1, -1]
+
+
+def test_powers_of_nothing_positive_in_sums_with_a_1_end_with_the_normal_numbers() -> None:
+    x = torch.cat([torch.linspace(-89, 0, 200_001), torch.tensor([-float("inf"), float("nan"), -3e38, -0.0])])
+    value, count = Value("x0", VectorType(DTYPES["f32"], 1)), itertools.count()
+    build = ThreadBuilder(lambda hint: f"{hint}{next(count)}")
+    exp_below(Steps(build, value, "y", close_powers=True), value)
+    actual, exact = torch.tensor(run(build.ops, {"x0": x.numpy()})), torch.exp(x.double())
+    assert torch.equal(actual.isnan(), exact.isnan())
+    for least, limit in ((-16.0, 3), (-85.0, 6)):
+        known = x >= least
+        assert ((actual.double() - exact).abs()[known] <= limit * 2.0**-24 * exact[known]).all()
+    assert (actual[x < -88] < 2.0**-126).all()  # which is 0 where the machine has no numbers below the normal ones
+    assert actual[x == 0].eq(1).all()

@@ -78,7 +78,8 @@ ELEMENTWISE: Final = _declare(
     "elementwise",
     "tile ... -> tile",
     "`function` of the elements at the same place; `skips_nan`: of an extreme, NaN may count as nothing; `fast`: it "
-    "may be off by 2^-10 of its largest value",
+    "may be off by 2^-10 of its largest value; `below`: none of these is positive, and results are added to 1; "
+    "`close`: many results have its error in them",
     Trait.PURE,
     Trait.ALIKE,
     operands=(1, 4),
@@ -87,6 +88,8 @@ ELEMENTWISE: Final = _declare(
         "function": Kind.TEXT,
         "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan"),
         "fast": Attribute(Kind.FLAG, absent="false"),
+        "below": Attribute(Kind.FLAG, absent="false", set_by="meet-once"),
+        "close": Attribute(Kind.FLAG, absent="false", set_by="meet-once"),
     },
 )
 CAST: Final = _declare(

@@ -29,8 +29,9 @@ class MeetOnce(Pass):
             the powers of what each element is less than that once more for their sum.
     After:  each wave has the largest element of its own, and the sum of the powers of what its elements are less than
             that; ``join_powers`` finds both of the whole row behind one exchange, and multiplies each sum by the power
-            of what its largest element is less than that of all.  Powers that something else needs too, and rows in
-            several steps of a loop, stay as they are.
+            of what its largest element is less than that of all.  Quotients of powers by their sum are products of a
+            wave's powers with one number.  Powers that something else needs too, and rows in several steps of a loop,
+            stay as they are.
     """
 
     name: ClassVar[str] = "meet-once"
@@ -58,6 +59,12 @@ class _Meeting:
     less: Op
     power: Op
     total: Op
+    quotients: tuple[Op, ...]
+    """Of powers by their sum."""
+
+
+def _is_quotient(op: Op, power: Op, total: Op) -> bool:
+    return op.is_(ELEMENTWISE) and op["function"] == "div" and op.operands == (power.result, total.result)
 
 
 def _meeting(kernel: Kernel, machine: Machine, total: Op) -> _Meeting | None:
@@ -76,11 +83,12 @@ def _meeting(kernel: Kernel, machine: Machine, total: Op) -> _Meeting | None:
     largest = made.get(of.name)
     if largest is None or not largest.is_(REDUCE) or largest["function"] != "maximum":
         return None
-    is_alone = uses.count(power.result.name) == uses.count(less.result.name) == 1
+    quotients = tuple(op for op in kernel.body if _is_quotient(op, power, total))
+    is_alone = uses.count(less.result.name) == 1 and uses.count(power.result.name) == 1 + len(quotients)
     are_of_f32 = all(op.result.tile.dtype == DTYPES["f32"] for op in (less, power, total))
     starts = _starts(made, largest, -math.inf) and _starts(made, total, 0.0)
     alike = largest["dim"] == total["dim"] and _place(largest) == _place(total) and not total["divided"]
-    found = _Meeting(largest, cast, less, power, total)
+    found = _Meeting(largest, cast, less, power, total, quotients)
     is_row = is_alone and are_of_f32 and starts and alike and not _is_wide(total) and not largest.get("skips_nan")
     return found if is_row and _are_exchanged(kernel, machine, total) and _may_wait(kernel.body, found) else None
 
@@ -125,29 +133,37 @@ def _waiting(body: Sequence[Op], found: _Meeting) -> list[Op]:
 
 def _may_wait(body: Sequence[Op], found: _Meeting) -> bool:
     """Whether these may go behind the sum: nothing of it, and no memory, needs them."""
-    waiting = _waiting(body, found)
-    late = {value.name for op in waiting for value in op.results}
-    return all(op.is_(PURE) for op in waiting) and found.less.operands[0].name not in late
+    late = _waiting(body, found)
+    names = {value.name for op in late for value in op.results}
+    return all(op.is_(PURE) for op in late) and found.less.operands[0].name not in names
 
 
 def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) -> tuple[Op, ...]:
     """The operations with one exchange, and what waited for the first one behind it."""
-    waiting = _waiting(body, found)
+    late = _waiting(body, found)
     result: list[Op] = []
+    some = by = Value(fresh(found.largest.result.name), found.total.result.type)
     own = Value(fresh(found.largest.result.name), found.largest.result.type)
     for op in body:
         if op is found.largest:
             result.append(_alone(op, own))
         elif op is found.less:
-            result += _less_than(found, own, fresh)
+            result += _less_than(found, own, some, fresh)
+        elif op is found.power and op["function"] == "exp" and not op.get("fast") and not found.quotients:
+            result.append(op.with_(below=True))
         elif op is found.total:
             total = Value(fresh(op.result.name), op.result.type)
             kept = {key: op[key] for key in ("dim", "signal", "index") if op.get(key) is not None}
             kept |= {"function": found.power["function"], "fast": bool(found.power.get("fast"))}
             results = (found.largest.result, op.result)
             joined = Op("join_powers", (own, total), results, attribute_pairs(kept), span=op.span, node=op.node)
-            result += [_alone(op, total), joined, *waiting]
-        elif op not in waiting:
+            result += [_alone(op, total), joined, *late]
+            if found.quotients:
+                by, ops = _of_wave(found, some, fresh)
+                result += ops
+        elif op in found.quotients:
+            result.append(replace(op, operands=(op.operands[0], by)).with_(function="mul"))
+        elif op not in late:
             result.append(op)
     return without_unused(result, lambda op: op.is_(PURE))
 
@@ -159,15 +175,30 @@ def _alone(op: Op, result: Value) -> Op:
     return op.with_(alone=True)
 
 
-def _less_than(found: _Meeting, own: Value, fresh: Callable[[str], str]) -> list[Op]:
-    """What each element is less than the largest one of its wave; where all are minus infinity, than some number."""
+def _less_than(found: _Meeting, own: Value, some: Value, fresh: Callable[[str], str]) -> list[Op]:
+    """What each element is less than ``some`` number: the largest one of its wave, or where all are minus infinity,
+    another one."""
     less, ops = found.less, list[Op]()
     if found.cast is not None:
         wide = Value(fresh(found.cast.result.name), found.cast.result.type)
         ops.append(replace(found.cast, operands=(own,), results=(wide,)))
         own = wide
-    least, some = Value(fresh("least"), own.type), Value(fresh(own.name), own.type)
+    least = Value(fresh("least"), own.type)
     ops.append(Op("register", (), (least,), attribute_pairs({"value": LEAST}), span=less.span, node=less.node))
     larger = attribute_pairs({"function": "maximum"})
     ops.append(Op("elementwise", (own, least), (some,), larger, span=less.span, node=less.node))
     return [*ops, replace(less, operands=(less.operands[0], some))]
+
+
+def _of_wave(found: _Meeting, some: Value, fresh: Callable[[str], str]) -> tuple[Value, list[Op]]:
+    """By what a wave multiplies its powers: the power of what its largest element is less, by the sum of all."""
+    less, total, ops = found.less, found.total, list[Op]()
+
+    def new(function: str, *operands: Value, **attributes: object) -> Value:
+        result, pairs = Value(fresh(total.result.name), total.result.type), {"function": function, **attributes}
+        ops.append(Op("elementwise", operands, (result,), attribute_pairs(pairs), span=total.span, node=total.node))
+        return result
+
+    close = {"close": True} if found.power["function"] == "exp" else {}
+    power = new(found.power["function"], new("sub", some, less.operands[1]), **close)
+    return new("div", power, total.result), ops

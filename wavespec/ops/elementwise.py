@@ -198,6 +198,11 @@ MEANINGS: dict[str, Meaning] = {
 """A row for each row of `FUNCTIONS` in `wavespec/schema/ops/elementwise.py`."""
 FAST: dict[str, Callable[..., Value]] = {"tanh": functions.fast_tanh, "exp": functions.fast_exp}
 """Fewer steps for functions that may be approximate, a row for each name that `fast_math` takes."""
+_OF_SUMS: dict[str, dict[str, Callable[..., Value]]] = {
+    "below": {"exp": functions.exp_below},
+    "close": {"exp": functions.close_exp},
+}
+"""Fewer steps of what is not positive, where results are added to 1, and closer ones."""
 _QUOTIENTS: dict[str, Callable[..., Value]] = {"div": Steps.ratio, "reciprocal": functions.close_reciprocal}
 """Quotients that may be off by two units in the last place of f32."""
 _INTERNAL = {**ranks.STEPS, **parts_of_numbers.STEPS, **{word: _plain(word) for word in OF_NUMBERS.values()}}
@@ -239,6 +244,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     of_language = MEANINGS.get(word) if not is_of_numbers else None
     meaning = of_language or _meaning(_INTERNAL[word], word, exact=True)
 
+    if op.get("below") or op.get("close"):
+        meaning = replace(meaning, steps=_OF_SUMS["below" if op.get("below") else "close"][word])
     if op.get("fast"):
         meaning = replace(meaning, steps=_plain(word) if word in machine.approximations else FAST[word])
     if word in _QUOTIENTS and dtype.is_float and (dtype.bits < 32 or result.name in context.rounded):

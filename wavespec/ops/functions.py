@@ -58,6 +58,25 @@ def _exp_in_reach(steps: Steps, x: Value) -> Value:
     return steps("mul", steps("exp2", f), factor)
 
 
+def exp_below(steps: Steps, x: Value) -> Value:
+    """Of nothing positive, in a sum that has a 1: what is less than the smallest normal number counts for nothing.
+
+    ``2^p · (1 + r)`` where p is the rounded product with log2(e), and r what that leaves.  A power that small hides
+    what ln(2) lacks in f32.
+    """
+    if not steps.close_powers:
+        return exp(steps, x)
+    x = steps("maximum", x, -88.0)  # minus infinity leaves no number
+    p = steps("mul", x, _LOG2_E)
+    power = steps("exp2", p)
+    return steps("fma", power, steps("fma", p, -_LN_2, x), power)
+
+
+def close_exp(steps: Steps, x: Value) -> Value:
+    """By a polynomial, whatever the machine has: what it is off by would be in many results."""
+    return exp(Steps(steps.build, x, steps.hint), x)
+
+
 def fast_exp(steps: Steps, x: Value) -> Value:
     """In one power of two: the product loses as many bits as the result's exponent has."""
     return steps("exp2", steps("mul", x, _LOG2_E))

@@ -14,6 +14,7 @@ from wavespec.ir.names import wave_name
 from wavespec.ops.butterfly import butterfly
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.elementwise import function_of
+from wavespec.ops.functions import close_exp
 from wavespec.ops.parts_of_cluster import meet_in_cluster
 from wavespec.ops.parts_of_waves import (
     bits_of_parts,
@@ -23,6 +24,7 @@ from wavespec.ops.parts_of_waves import (
     parts_of_launched,
 )
 from wavespec.ops.reduce import in_pairs
+from wavespec.ops.steps import Steps
 
 LEAST = -3.4028234663852886e38
 """Where a part has no finite element, its elements are less than this: minus infinity less itself is no number."""
@@ -74,6 +76,9 @@ def _joined(
     least = build.constant(LEAST, DTYPES["f32"], 1)
     base = whole if is_all else build.elementwise("maximum", whole, least, hint=hint)
     less = build.elementwise("sub", build.elementwise("maximum", largest, least, hint=hint), base, hint=hint)
-    power = function_of(context, op["function"], less, fast=op["fast"], hint=hint)
+    if op["function"] == "exp" and not op["fast"]:
+        power = close_exp(Steps(build, less, hint), less)  # or what it is off by would be in all results
+    else:
+        power = function_of(context, op["function"], less, fast=op["fast"], hint=hint)
     scaled = build.elementwise("mul", total, power, hint=hint)
     return [whole, *butterfly(build, "add", [scaled], bits_of_parts(count), hint)]
