@@ -8,12 +8,12 @@ an element, which is computed with the numbers around it: `N % (128 // bits(T))`
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from wavespec.diagnostics import Span, WavespecError
-from wavespec.ir.dtype import DTYPES
+from wavespec.ir.dtype import DTYPES, DType
 from wavespec.schema.language.dtype_parameters import TYPE_NAME_PATTERN, Types, UndefinedDtypeName
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import (
@@ -31,8 +31,10 @@ from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, Scalar
 
 _NOT_TYPED = ("apiVersion", "kind", "name", "doc", "dtypes")
 """Fields of a kernel in which no type is named."""
-_FUNCTIONS = {**FUNCTIONS, "bits": (1, 1)}
-_BITS = re.compile(r"(?<![\w.])bits\s*\(\s*(\w+)\s*\)")
+_NUMBERS: Mapping[str, Callable[[DType], int]] = {"bits": lambda one: one.bits, "mantissa": lambda one: one.mantissa}
+"""What types have, as expressions call it."""
+_FUNCTIONS = {**FUNCTIONS, **dict.fromkeys(_NUMBERS, (1, 1))}
+_CALLED = re.compile(rf"(?<![\w.])({'|'.join(_NUMBERS)})\s*\(\s*(\w+)\s*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +103,9 @@ def unknown_names(node: Node, known: Collection[str], key: str = "") -> Iterator
             if re.match(TYPE_NAME_PATTERN, value) and value not in known:
                 yield UndefinedDtypeName(span, value, known)
         case ScalarNode(str(value), span):
-            for match in _BITS.finditer(value):
-                if match[1] not in known:
-                    yield UndefinedDtypeName(span.part(match.start(1), len(match[1])), match[1], known)
+            for match in _CALLED.finditer(value):
+                if match[2] not in known:
+                    yield UndefinedDtypeName(span.part(match.start(2), len(match[2])), match[2], known)
         case ScalarNode():
             pass
 
@@ -158,14 +160,14 @@ def _conversions(text: str, types: Types) -> Iterator[Replacement]:
 
 
 def _sizes(text: str, types: Types) -> Iterator[Replacement]:
-    if not any(match[1] in types for match in _BITS.finditer(text)):
+    if not any(match[2] in types for match in _CALLED.finditer(text)):
         return
     try:
         tree = parse_expression(text, None, _FUNCTIONS)
     except WavespecError:  # an expression of values, or one that is said to be wrong where it is read
-        for match in _BITS.finditer(text):
-            if match[1] in types:
-                yield Replacement(match.start(), match.end(), str(DTYPES[types[match[1]]].bits))
+        for match in _CALLED.finditer(text):
+            if match[2] in types:
+                yield Replacement(match.start(), match.end(), str(_NUMBERS[match[1]](DTYPES[types[match[2]]])))
         return
     yield from _computed(text, tree, types)
 
@@ -173,7 +175,7 @@ def _sizes(text: str, types: Types) -> Iterator[Replacement]:
 def _computed(text: str, node: Expression, types: Types) -> Iterator[Replacement]:
     """The largest parts of an expression that have `bits` in them and no name, each by its value."""
     known = _with_bits(node, types)
-    has_bits = any(isinstance(one, Call) and one.function == "bits" for one in node.walk())
+    has_bits = any(isinstance(one, Call) and one.function in _NUMBERS for one in node.walk())
     if has_bits and known is not None:
         try:
             yield Replacement(*_balanced(text, *node.at), str(known.evaluate({})))
@@ -188,8 +190,8 @@ def _computed(text: str, node: Expression, types: Types) -> Iterator[Replacement
 def _with_bits(node: Expression, types: Types) -> Expression | None:
     """The expression with numbers for `bits`; None where it has no number."""
     match node:
-        case Call(function="bits", arguments=(Name(name=name),)) if name in types:
-            return Num(DTYPES[types[name]].bits)
+        case Call(function=function, arguments=(Name(name=name),)) if function in _NUMBERS and name in types:
+            return Num(_NUMBERS[function](DTYPES[types[name]]))
         case Num():
             return node
         case Unary(op=op, operand=operand):
@@ -198,7 +200,7 @@ def _with_bits(node: Expression, types: Types) -> Expression | None:
         case Binary(op=op, left=left, right=right):
             first, second = _with_bits(left, types), _with_bits(right, types)
             return Binary(op, first, second) if first and second else None
-        case Call(function=function, arguments=arguments) if function not in PLACES and function != "bits":
+        case Call(function=function, arguments=arguments) if function not in PLACES and function not in _NUMBERS:
             values = [value for one in arguments if (value := _with_bits(one, types))]
             return Call(function, tuple(values)) if len(values) == len(arguments) else None
         case _:
