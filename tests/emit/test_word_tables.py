@@ -12,6 +12,7 @@ from wavespec.targets.machine import machines
 VARIANTS = {machine.variant: machine for machine in machines("cpu")}
 BYTES = VARIANTS["x86_64_v3"].byte_table
 CODES, WORDS = VARIANTS["x86_64_v4"].word_table, VARIANTS["x86_64_v4"].word_tables
+SEVEN_BITS = VARIANTS["x86_64_amx"].byte_tables
 SCALED = """\
 apiVersion: wavespec/v1
 kind: Kernel
@@ -81,3 +82,23 @@ def test_every_number_of_eight_bits_is_itself(code: str) -> None:
     got = compile(one, target="cpu")(every, torch.ones(1, 8))
     torch.testing.assert_close(got, every.float().bfloat16(), rtol=0, atol=0, equal_nan=True)
     assert torch.equal(got.signbit() | got.isnan(), every.float().signbit() | every.float().isnan())
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("elements", [32, 64, 128])
+def test_bytes_are_looked_up_in_registers_that_are_full_or_half(elements: int) -> None:
+    text = SCALED.replace("CODE", "f8e4m3fn").replace("SCALE", "f32").replace("RESULT", "bf16(code)")
+    one = loads(text.replace("tile: 64", f"tile: {elements}"), "decoded.wave.yaml")
+    assert SEVEN_BITS in emit(one, VARIANTS["x86_64_amx"]).text
+    every = torch.arange(256, dtype=torch.uint8)[None].view(torch.float8_e4m3fn)
+    got = compile(one, target="cpu")(every, torch.ones(1, 8))
+    torch.testing.assert_close(got, every.float().bfloat16(), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.compiles
+def test_every_scale_is_itself() -> None:
+    one = spec("f8e4m3fn", "f8e8m0fnu", "bf16(f32(factor))")
+    every = torch.arange(256, dtype=torch.uint8)[None].view(torch.float8_e8m0fnu)
+    got = compile(one, target="cpu")(torch.zeros(1, 256 * 32).to(torch.float8_e4m3fn), every)
+    wanted = every.float().bfloat16().repeat_interleave(32, 1)
+    torch.testing.assert_close(got, wanted, rtol=0, atol=0, equal_nan=True)

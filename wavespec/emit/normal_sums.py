@@ -7,7 +7,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.thread_ops import ACCUMULATE, CAST, CONSTANT, DOT, FOR, LOAD, LOAD_TILE, MMA, PACK, PAD, SLICE, STORE
+from wavespec.ir.thread_ops import (
+    ACCUMULATE,
+    CAST,
+    CONSTANT,
+    DOT,
+    FOR,
+    LOAD,
+    LOAD_TILE,
+    MMA,
+    PACK,
+    PAD,
+    SLICE,
+    STORE,
+    TRANSPOSE,
+)
 from wavespec.targets.machine import Machine
 
 
@@ -36,7 +50,7 @@ def _kept_sums(kernel: Kernel, found: dict[str, str]) -> dict[str, str]:
 
 
 _FACTORS = 2
-_TO_OPERANDS = SLICE | PACK | PAD
+_TO_OPERANDS = SLICE | PACK | PAD | TRANSPOSE
 _LOOKED_UP = "look_up"
 _Use = tuple[Op | None, int]
 """Who has a value, and as which operand; nobody, where a region yields it."""

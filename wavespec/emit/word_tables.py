@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Final
 
 from wavespec.emit.decoded import encoded
 from wavespec.emit.function import Emitter, Function
@@ -14,9 +16,15 @@ from wavespec.ir.kernel import Op
 
 _BESIDE = 12
 """Bits from a code to the same place in the next word."""
+_CODE_OF_WORDS = 0x000F000F
+"""Bits of two codes, each in a word of its own."""
 _TWO_CODES = 0x0F0F
 """Bits of two codes, each in a byte of its own."""
 _WORDS, _BYTES, _HALF = f"vector<{AT_ONCE}xi16>", f"vector<{AT_ONCE}xi8>", f"vector<{AT_ONCE // 2}xi8>"
+_REGISTER: Final = 64
+"""Bytes of a vector register, half as many as there are codes without a sign."""
+_RUN: Final = 8
+"""Bytes of a quarter of a register that are woven into one."""
 _SIGN, _INFINITY, _NAN = 0x80, 0x7F80, 0x7FC0
 
 
@@ -31,8 +39,10 @@ class WordTables(Emitter):
         bytes_, table = op.operands
         dtype, half = op.result.vector.dtype, AT_ONCE // 2
         type_, one = vector_type(dtype, AT_ONCE), vector_type(dtype, half)
-        name, twice = self.function.whole(table), [*range(half), *range(half)]
-        twin = self.text.op(f"vector.shuffle {name}, {name} {twice} : {one}, {one}")
+        name, other = self.function.whole(table), self.function.whole(table)
+        if self.machine.word_table:
+            other = self.text.constant(0.0, one)
+        twin = self.text.op(f"vector.shuffle {name}, {other} {[*range(AT_ONCE)]} : {one}, {one}")
         twin = self.text.op(f"arith.bitcast {twin} : {type_} to {_WORDS}")
         find = self._words_of(twin) if self.machine.word_table else self._bytes_of(twin)
         self.values[op.result.name] = tuple(
@@ -41,14 +51,15 @@ class WordTables(Emitter):
         )
 
     def _words_of(self, twin: str) -> Callable[[str], str]:
-        """The table is there twice, so that what places have above their code does not matter: a byte and the same twelve
-        bits further up has the first code in its lower word, the second one in the other."""
+        """A byte and the same twelve bits further up have the first code in the lower word, the second one in the other, and
+        nothing else once their other bits are cleared, by the instruction that joins the two."""
         text, pairs = self.text, f"vector<{AT_ONCE // 2}xi32>"
 
         def find(codes: str) -> str:
             low = text.op(f"arith.extui {codes} : {_HALF} to {pairs}")
             high = text.op(f"arith.shli {low}, {text.constant(_BESIDE, pairs)} : {pairs}")
             places = text.op(f"arith.ori {low}, {high} : {pairs}")
+            places = text.op(f"arith.andi {places}, {text.constant(_CODE_OF_WORDS, pairs)} : {pairs}")
             places = text.op(f"vector.bitcast {places} : {pairs} to {_WORDS}")
             how = f"({_WORDS}, {_WORDS}) -> {_WORDS}"
             return text.op(f'llvm.call_intrinsic "{self.machine.word_table}"({twin}, {places}) : {how}')
@@ -96,10 +107,41 @@ class WordTables(Emitter):
             self.lanes.emit_cast(op)
             return
         tables = _tables(value.vector.dtype)
+        if self.machine.byte_tables:
+            width = math.gcd(after.elements, _REGISTER)
+            parts = self.function.parts(value, [width] * (after.elements // width))
+            names = [name for part in parts for name in self._found_by_bytes(part.name, width, tables, after.dtype)]
+            self.values[op.result.name] = tuple(Part(name, AT_ONCE) for name in names)
+            return
         self.values[op.result.name] = tuple(
             Part(self._found(part.name, tables, after.dtype), AT_ONCE)
             for part in self.function.parts(value, [AT_ONCE] * (after.elements // AT_ONCE))
         )
+
+    def _found_by_bytes(self, codes: str, width: int, tables: list[list[int]], dtype: DType) -> list[str]:
+        """Upper and lower bytes of words, each by one look-up of seven bits; the sign is that of the code.  A register
+        weaves within its quarters, so that each has a half of its codes from either half of theirs."""
+        text, register, half = self.text, f"vector<{_REGISTER}xi8>", _REGISTER // 2
+        runs = [run % width for start in range(0, half, _RUN) for run in (start, half + start)]
+        order = [place for run in runs for place in range(run, run + _RUN)]
+        small = f"vector<{width}xi8>"
+        places = text.op(f"vector.shuffle {codes}, {codes} {order} : {small}, {small}")
+        words = [word for table in tables for word in table]
+        how = f"({register}, {register}, {register}) -> {register}"
+        found = list[str]()
+        for shift in (0, 8):
+            bytes_ = [word >> shift & 0xFF for word in words]
+            low, high = (text.numbers(bytes_[at : at + _REGISTER], register) for at in (0, _REGISTER))
+            found.append(text.op(f'llvm.call_intrinsic "{self.machine.byte_tables}"({low}, {places}, {high}) : {how}'))
+        sign = text.op(f"arith.andi {places}, {text.constant(-_SIGN, register)} : {register}")
+        lower, upper = found[0], text.op(f"arith.ori {found[1]}, {sign} : {register}")
+        made = list[str]()
+        for first in range(0, width // 4, _RUN):
+            inside = [quarter + first + at for quarter in range(0, _REGISTER, _REGISTER // 4) for at in range(_RUN)]
+            woven = [place for at in inside for place in (at, _REGISTER + at)]
+            both = text.op(f"vector.shuffle {lower}, {upper} {woven} : {register}, {register}")
+            made.append(text.op(f"vector.bitcast {both} : {register} to {vector_type(dtype, AT_ONCE)}"))
+        return made
 
     def _found(self, codes: str, tables: list[list[int]], dtype: DType) -> str:
         """Of codes with seven bits beside their sign: two look-ups by six, of which the seventh chooses one."""

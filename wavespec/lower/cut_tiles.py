@@ -115,8 +115,11 @@ class _Cutting:
         width = self._width(dim, tile, ops)
         if self.kernel.waves_along(dim) > 1 or width >= tile or tile % width:
             return None
-        # What a loop carries is read whole behind the strips.
-        is_whole = loop is not None and (loop["dim"] == dim or any(dim in value.tile.dims for value in _carried(loop)))
+        # What a loop carries is read whole behind the strips; products of what is laid down go as far as its dim does.
+        is_whole = loop is not None and (
+            (loop["dim"] == dim and not self._go_in_steps(dim, width, ops))
+            or any(dim in value.tile.dims for value in _carried(loop))
+        )
         extent = const(tile) if is_whole else remaining(self.kernel, dim, tile, width)
         at = symbol(self.fresh(f"cut_{dim}"), 0, tile - width, width)
         strips = Strips(dim, tile, width, at, extent)
@@ -127,6 +130,14 @@ class _Cutting:
         reads = {op.result.name for op in plain}
         fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
         return strips if fits and all(can_be_cut(op, strips) for op in ops if op not in whole) else None
+
+    def _go_in_steps(self, dim: str, width: int, ops: Sequence[Op]) -> bool:
+        """Whether all that is whole behind strips are products, which read so many elements of the dim at a time."""
+        reads = {op.result.name for op in ops if op.is_(READ) and not op.operands}
+        products = [op for op in ops if op.is_(MMA) and op["k"] == dim]
+        rows = [instruction_of(op, self.machine) for op in products]
+        are_read = all(value.name in reads for op in products for value in op.operands[:2])
+        return are_read and not any(width % (row.k * row.unroll) for row in rows)
 
     def _width(self, dim: str, tile: int, ops: Sequence[Op]) -> int:
         """Elements of a strip: as instructions have, and vectors of what lies side by side; enough for a value."""

@@ -72,6 +72,8 @@ class MaskEdges(Pass):
                 edges = tuple(dim for dim in dims_of(op) if is_partial(dim, sizes[dim]))
                 unchecked = of_results & _checked_by_places(op) if are_costly(op) else set[str]()
                 unchecked |= of_results.intersection(op.get("clamped") or ())
+                if op.is_(READ) and op.result.name in stepwise:
+                    unchecked |= of_results & _rows_of_lane(op) & _own_places(op)
                 beyond = tuple(dim for dim in edges if dim in unchecked)
                 op = op.with_(masked=tuple(dim for dim in edges if dim not in beyond))
                 return (op.with_(clamped=beyond) if beyond else op,)
@@ -93,7 +95,14 @@ def _rows_of_lane(op: Op) -> set[str]:
         return set()
     within = layout.axes[len(layout.repeats) :]
     several = {dim for axis in layout.repeats if axis.extent > 1 for dim, _ in axis.strides}
-    return several - {dim for axis in within for dim, _ in axis.strides} - {op.result.tile.dims[-1]}
+    return several - {dim for axis in within for dim, _ in axis.strides} - {*op.result.tile.dims[-1:]}
+
+
+def _own_places(op: Op) -> set[str]:
+    """Dims of a tile that is read with a mapping whose index is a place, and stands in no other."""
+    places = [place for _, place in op["at"]]
+    own = {dim for dim in op.result.tile.dims if any(place is index_of(dim) for place in places)}
+    return {dim for dim in own if sum(not place.symbols.isdisjoint(index_of(dim).symbols) for place in places) == 1}
 
 
 def _checked_by_places(op: Op) -> set[str]:

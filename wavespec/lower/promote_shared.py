@@ -329,12 +329,19 @@ class _Staging:
         origin, local = dict(op["origin"]), dict.fromkeys(dims, const(0))
         extents = dict(zip(tile.dims, tile.extents, strict=True))
         own = fragment is not None and fragment.of_rows and op.result.name in self.together
-        for name, count in self.kernel.waves if self.machine.shared.private_rows and own else ():
+        for name, count in self._outermost(op) if self.machine.shared.private_rows and own else ():
             if (dim := dim_of_wave(name)) in extents:
                 extents[dim] //= count
                 start = self.kernel.symbol(name) * extents[dim]
                 origin[dim], local[dim] = origin[dim] + start, local[dim] - start
         return origin, local, extents
+
+    def _outermost(self, op: Op) -> Iterator[tuple[str, int]]:
+        """The waves of a product's operand whose turns are within no others of the product, which would copy its rows
+        again."""
+        product, _ = self.operands[op.result.name]
+        names = [one for one in self.kernel.waves if dim_of_wave(one[0]) in (product["m"], product["n"]) and one[1] > 1]
+        return iter(names[:1])
 
     def _memory(
         self,

@@ -97,7 +97,10 @@ class _Tiles:
             return result
 
         if not self._multiplies(product):
-            lhs, rhs = (add("cast", (one,), one.tile.dims, _MULTIPLIED) for one in (lhs, rhs))
+            lhs, rhs = (
+                one if one.tile.dtype.name == _MULTIPLIED else add("cast", (one,), one.tile.dims, _MULTIPLIED)
+                for one in (lhs, rhs)
+            )
         zero = add("register", (), acc.tile.dims, _SUMMED, value=0.0)
         sums = add("mma", (lhs, rhs, zero), acc.tile.dims, _SUMMED, **dict(product.attributes))
         # Behind the product: loads of factors are on their way while it runs.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, TileType
 from wavespec.ir.layout import Layout, RegisterAxis
@@ -13,6 +15,8 @@ from wavespec.targets.machine import Machine
 
 _COMPUTED_BYTES = 4
 """Of one element while it is computed with."""
+_CODE_BITS: Final = 8
+"""Of elements that are decoded."""
 
 
 def spread_tile(
@@ -84,7 +88,7 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
     if not column:
         return 1
     if machine.vector_bytes:
-        return machine.vector_bytes // _COMPUTED_BYTES
+        return machine.vector_bytes // _element_bytes(kernel, tile)
     around = [kernel.memory(op["memory"]) for op in kernel.walk() if op.get("around")]
     if around and column == around[0].contiguous_dim:  # they are aligned, whatever their rows are
         return machine.globals.access_bytes // min(memory.dtype.bytes for memory in around)
@@ -99,6 +103,16 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
     while width > 1 and not all(_is_accessed_at_once(memory, width, machine) for memory in along):
         width //= 2
     return width
+
+
+def _element_bytes(kernel: Kernel, tile: TileType) -> int:
+    """As it is computed with; of what is decoded and laid down for a product, as that takes it."""
+    accesses = [op for op in kernel.walk() if op.is_(READ, WRITE)]
+    tiles = [(op, (*op.results, *op.operands)[0].tile.dims, kernel.memory(op["memory"])) for op in accesses]
+    own = [(op, memory) for op, dims, memory in tiles if dims == tile.dims]
+    staged = [memory.dtype.bytes for op, memory in own if op.is_(WRITE) and memory.space == "shared"]
+    is_decoded = any(op.is_(READ) and memory.dtype.bits <= _CODE_BITS for op, memory in own)
+    return min(staged, default=_COMPUTED_BYTES) if is_decoded else _COMPUTED_BYTES
 
 
 def _is_accessed_at_once(memory: Memory, width: int, machine: Machine) -> bool:

@@ -61,7 +61,9 @@ def _found_in_table(
     """The fragments by way of vectors of the machine, however long they are."""
     dtype, layout = result.tile.dtype, result.tile.layout
     assert layout is not None
-    codes, width, size = build.pack(list(fragments)), machine.vector_bytes // dtype.bytes, layout.fragment_elements
+    codes, size = build.pack(list(fragments)), layout.fragment_elements
+    by_bytes = bool(machine.byte_tables) and layout.elements % machine.vector_bytes == 0
+    width = machine.vector_bytes // (1 if by_bytes else dtype.bytes)
     vectors = (build.slice(codes, start, width, result.name) for start in range(0, layout.elements, width))
     words = build.pack([build.cast(one, dtype, result.name) for one in vectors], result.name)
     return tuple(build.slice(words, start, size, result.name) for start in range(0, layout.elements, size))

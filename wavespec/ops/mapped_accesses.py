@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
@@ -89,10 +90,20 @@ def _pieces_read(op: Op, layout: Layout, context: ThreadContext) -> list[MappedP
     widest = widest_mapped(op, context)
     pieces = tile_pieces(op, layout, op.operands, widest, context)
     has_quotients = any(place.kind == "floordiv" for _, place in op["at"])
+    if context.kernel.lanes == 1 and has_quotients:
+        return _with_common_checks(pieces)
     if context.kernel.lanes == 1 or op.operands or not has_quotients:
         return pieces
     settled = tile_pieces(op, layout, (), widest, context, is_whole=True)
     return min(pieces, settled, key=lambda found: len({(one.width, one.offset, one.mask) for one in found}))
+
+
+def _with_common_checks(pieces: Sequence[MappedPiece]) -> list[MappedPiece]:
+    """What several elements share has the checks that hold for all of them together, so that one load reads it."""
+    masks = defaultdict[Expr, set[Mask]](set)
+    for piece in pieces:
+        masks[piece.offset].add(piece.mask)
+    return [piece.firm if piece.width == 1 and len(masks[piece.offset]) > 1 else piece for piece in pieces]
 
 
 def write_mapped(op: Op, context: ThreadContext) -> None:

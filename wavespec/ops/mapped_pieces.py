@@ -4,7 +4,7 @@ out."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
@@ -98,6 +98,12 @@ class MappedPiece:
     offset: Expr
     mask: Mask
     valid: Expr | None = None
+
+    @property
+    def firm(self) -> MappedPiece:
+        """With the checks that it has in common with all that exist together with it."""
+        mask = tuple((left if left.is_const else _firm(left, right), right) for left, right in self.mask)
+        return replace(self, mask=mask)
 
 
 def mapped_tensor(op: Op, context: ThreadContext, memory: Memory) -> MappedTensor:

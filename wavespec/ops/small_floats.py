@@ -46,7 +46,7 @@ def converted(
     if value.vector.dtype == dtype and not bias:
         return value
     if is_small_float(value.vector.dtype) and not _has_instruction(value, machine):
-        value = small_to_f32(build, value, hint)
+        value = small_to_f32(build, value, hint, is_alone=machine.lanes == 1)
     if is_written(dtype):
         wide = build.cast(value, _F32, hint)
         in_pairs = dtype.name in machine.narrowed_pairs and value.vector.elements % _PAIR == 0
@@ -59,15 +59,15 @@ def _has_instruction(value: Value, machine: Machine) -> bool:
     return value.vector.dtype.name in machine.widened_pairs and value.vector.elements % _PAIR == 0
 
 
-def small_to_f32(build: ThreadBuilder, value: Value, hint: str) -> Value:
-    """The same numbers as f32.
+def small_to_f32(build: ThreadBuilder, value: Value, hint: str, *, is_alone: bool = False) -> Value:
+    """The same numbers as f32; ``is_alone``: on machines that make a scale of several elements by whole numbers, once.
 
     Exponent and mantissa become those of an f16, whose subnormal numbers every machine converts exactly; the f32 lacks
     a factor for the other bias, a power of two.
     """
     code = build.bitcast(value, _U8, hint)
     if value.vector.dtype.name == _SCALE:
-        return _scale_to_f32(build, code, hint)
+        return (_scale_to_f32_by_bits if is_alone else _scale_to_f32)(build, code, hint)
     mantissa, bias = _FORMATS[value.vector.dtype.name]
     sign = 1 << value.vector.dtype.bits - 1
     word = build.cast(code, _I16, hint)
@@ -91,6 +91,15 @@ def _scale_to_f32(build: ThreadBuilder, code: Value, hint: str) -> Value:
     bits = steps("where", steps("eq", word, 0), _F32_SMALLEST_SCALE, bits)
     bits = steps("where", steps("eq", word, 255), _F32_NAN, bits)
     return build.bitcast(bits, _F32, hint)
+
+
+def _scale_to_f32_by_bits(build: ThreadBuilder, code: Value, hint: str) -> Value:
+    """The same with one comparison: what 0 and 255 lack is one bit, whose place is the same in both."""
+    word = build.cast(code, _I32, hint)
+    steps = Steps(build, word, hint)
+    is_outer = steps("eq", steps("and", steps("add", word, 1), 0xFE), 0)
+    outer = steps("where", is_outer, _F32_SMALLEST_SCALE, 0)
+    return build.bitcast(steps("or", steps("shl", word, _F32_MANTISSA), outer), _F32, hint)
 
 
 @dataclass(frozen=True, slots=True)

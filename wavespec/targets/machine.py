@@ -218,6 +218,8 @@ class Machine:
     place becomes the word of the table that its last five bits number."""
     word_tables: str = ""
     """The same of one on three: a table, places, which have six bits, and the rest of the table."""
+    byte_tables: str = ""
+    """The one that looks 64 bytes up by seven bits each, in two vectors: `llvm.x86.avx512.vpermi2var.qi.512`."""
     byte_table: str = ""
     """How it calls one on two vectors of 32 bytes, each of two halves: each place becomes the byte
     of its half of the table that its last four bits number. Where there is no table of words."""
