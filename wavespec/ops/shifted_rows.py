@@ -82,7 +82,8 @@ def shifts_of_operand(
     read: Op, dims: Sequence[str], source: Memory, machine: Machine, *, in_rows: bool
 ) -> ShiftedRows | None:
     """How the rows of an operand with a mapping are shifted; lines are no shifts of their own where tiles cannot begin
-    anywhere in a memory, or copies do not take all that lies side by side at once.
+    anywhere in a memory, copies do not take all that lies side by side at once, or each line by itself may take fewer
+    rows.
 
     Args:
         source: the tensor as the operand sees it.
@@ -91,14 +92,15 @@ def shifts_of_operand(
     if not read.get("at"):
         return None
     row, depth = dims
-    elements = read.result.tile.extent(depth)
+    height, elements = (read.result.tile.extent(dim) for dim in dims)
     rows = shifted_rows([place for _, place in read["at"]], row, depth, elements)
     if rows is None or rows.lines == 1:
         return rows
     vector = machine.vector_bytes // source.dtype.bytes
     whole = source.shape[-1].divisor % rows.width == 0 and rows.width in (vector, 2 * vector, 4 * vector)
-    reaches = machine.shared.matrix_load == "tile" and rows.most.high is not None and elements % rows.depth == 0
-    return rows if in_rows and whole and reaches else ShiftedRows(rows.width, rows.count)
+    reaches = machine.shared.matrix_load == "tile" and elements % rows.depth == 0
+    are_few = rows.most.high is not None and height + rows.most.high <= height * rows.lines
+    return rows if in_rows and whole and reaches and are_few else ShiftedRows(rows.width, rows.count)
 
 
 def _count_of(digit: Expr, quotient: Expr, most: int) -> int:
