@@ -6,7 +6,7 @@
 Processor time of one thread, so that a machine that others use will do: all builds, torch and a copy are called in
 random order in one process, each figure is the median.  A copy reads and writes half of the bytes each that the kernel
 reads and writes in all.  Results are new tensors, or with ``--out`` tensors that are there, as far as torch has such a
-call.  Sizes are those of `every_speed` and rows of 1,001, 4,097 and 32,000 numbers.
+call.  Sizes are those of `speed_contests` and rows of 1,001, 4,097 and 32,000 numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.every_speed import CONTESTS, inputs_of, what_is_wrong
+from benchmarks.every_speed import inputs_of, what_is_wrong
+from benchmarks.speed_contests import CONTESTS
 from tests.kernels import Sizes, sized, tensors_of
 from wavespec.runtime import Kernel, unpack_artifact
 

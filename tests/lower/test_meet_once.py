@@ -97,6 +97,15 @@ def test_sums_are_those_of_the_largest_element_of_all(workgroups: str, columns: 
     np.testing.assert_allclose(report.tensors["y"], expected, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.parametrize("workgroups", [ALONE, SHARED])
+def test_rows_without_finite_elements_have_no_sum(workgroups: str) -> None:
+    kernel = rows(workgroups, ("log(sums.total) + rows.largest", "sums.total"))
+    x = np.full((2, 1000), -np.inf, np.float32)
+    x[1, 999] = 3
+    report = simulate(kernel, NVIDIA, {"x": x}, {"M": 2, "N": 1000})
+    np.testing.assert_array_equal(report.tensors["y"], [np.nan, 1])
+
+
 SOFTMAX = (
     ("y: {shape: [M], dtype", "y: {shape: [M, N], dtype"),
     (

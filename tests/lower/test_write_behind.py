@@ -98,7 +98,7 @@ graph:
   - sums: {iterate: K, carry: {acc: zero}, body: [a_tile: {read: a}, b_tile: {read: b}, acc: {mma: [a_tile, b_tile, acc]}]}
   - bias_tile: {read: bias}
   - residual_tile: {read: residual}
-  - result: bf16(sums.acc + f32(bias_tile) + f32(residual_tile))
+  - result: "bf16(sums.acc + f32(bias_tile) + f32(residual_tile))"
   - {write: result, to: c}
 """
 
@@ -121,3 +121,9 @@ def test_rows_computed_behind_are_those_computed_at_once() -> None:
     )
     expected = (a.float() @ b.float().T + bias.float() + residual.float()).bfloat16()
     assert torch.equal(emulated_kernel(loads(ROUNDED))(a, b, bias, residual), expected)
+
+
+def test_what_differs_from_row_to_row_is_computed_at_once() -> None:
+    turned = ROUNDED.replace("bf16(sums.acc +", "bf16(where(index(M) % 2 == 0, sums.acc, 0 - sums.acc) +")
+    kernel = lower(loads(turned), AMX)
+    assert turned != ROUNDED and not any(op.is_(LOAD) and op["memory"] == "sums" for op in kernel.walk())

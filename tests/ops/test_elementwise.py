@@ -410,5 +410,6 @@ def test_powers_of_nothing_positive_in_sums_with_a_1_end_with_the_normal_numbers
     for least, limit in ((-16.0, 3), (-85.0, 6)):
         known = x >= least
         assert ((actual.double() - exact).abs()[known] <= limit * 2.0**-24 * exact[known]).all()
+    assert not actual[x < -104].any(), "nothing but minus infinity makes a sum without a 1, which is 0"
     assert (actual[x < -88] < 2.0**-126).all()  # which is 0 where the machine has no numbers below the normal ones
     assert actual[x == 0].eq(1).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Memory
 from wavespec.ops.index_map import index_of
 from wavespec.ops.shifted_rows import (
@@ -37,6 +37,8 @@ PIXEL = M + K // 64 % 3
         ((PIXEL // WIDTH, PIXEL % WIDTH, K % 128), None),
         ((PIXEL // WIDTH, PIXEL % WIDTH, K // 64), None),
         ((PIXEL // WIDTH, (M + K // 192) % WIDTH, K % 64), None),
+        ((PIXEL // WIDTH + K // 192 % 3, PIXEL % WIDTH, PIXEL, K % 64), ShiftedRows(64, 3)),
+        ((PIXEL // WIDTH + K // 192 % 3, PIXEL % WIDTH, minimum(PIXEL, 5), K % 64), ShiftedRows(64, 3)),
         ((2 * M + K // 64 % 3, K % 64), None),
         ((M // WIDTH, M % WIDTH, K), None),
     ],
@@ -53,6 +55,8 @@ PIXEL = M + K // 64 % 3
         "channels of two taps",
         "a channel for each tap",
         "two shifts",
+        "pixels that do not move with their lines",
+        "such pixels within a number",
         "every second row",
         "no shift",
     ],

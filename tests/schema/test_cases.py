@@ -96,6 +96,29 @@ def test_a_case_is_for_the_variants_that_it_names(variant: str, block: str) -> N
     assert [machines_of(one, machines("cpu:x86_64_v4+x86_64_v2"))[0].variant for one in cases][-1] == "x86_64_v4"
 
 
+DECODED = """\
+        - x_codes: {read: a}
+        - y_codes: {read: b}
+        - x: bf16(x_codes)
+        - y: {cast: y_codes, dtype: bf16}
+"""
+READ = """\
+        - x: {read: a}
+        - y: {read: b}
+"""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "read", "has_case"), [("f16", READ, 0), ("bf16", READ, 1), ("f8e4m3fn", DECODED, 1)]
+)
+def test_a_case_with_an_instruction_is_for_what_that_multiplies(inputs: str, read: str, has_case: int) -> None:
+    case = "  cpu: {cases: [{when: [M > 4], variants: [x86_64_amx], hardware: {mma: amx_bf16_32x32x32}}]}\n"
+    text = SMALL.replace("  cpu: {params: {BLOCK_M: 24}}\n", case).replace(READ, read)
+    assert read in text
+    spec = loads(text.replace("dtype: f16", f"dtype: {inputs}"), "small.wave.yaml")
+    assert len(cases_on(spec, "cpu", machines("cpu:x86_64_amx"))) == 1 + has_case
+
+
 def test_a_case_for_a_variant_that_there_is_not_is_refused_at_its_name() -> None:
     """When the spec is read, whatever it is read for: a build for another target had nothing against it."""
     with pytest.raises(WavespecError, match=r"unknown-variant.*'x86_64_v5' is not a variant of cpu") as caught:

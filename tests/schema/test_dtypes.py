@@ -80,7 +80,7 @@ def test_the_type_is_where_its_name_was(scaled: Family) -> None:
         ("2 * (128 // (bits(T) + bits(S)))", "4"),
         ("max(bits(T), bits(S)) * N", "32 * N"),
         ("1 / bits(T)", "1 / 16"),
-        ("N * mantissa(T) + bits(S)", "N * 7 + 32"),
+        ("N * mantissa(T) + mantissa(S) - bits(S)", "N * 7 + 23 - 32"),
         ("T(S(x) * T(y))", "bf16(f32(x) * bf16(y))"),
         ("where(T(x) > 0, x, bits(T))", "where(bf16(x) > 0, x, 16)"),
         ("T + size(T) + rows.T(x) + TT(x) + start(N)", "T + size(T) + rows.T(x) + TT(x) + start(N)"),

@@ -62,3 +62,12 @@ def test_kernels_of_types_that_the_instruction_does_not_take_have_no_such_case()
     text = (SPECS / "conv2d_grouped.wave.yaml").read_text(encoding="utf-8")
     both = [loads(text.replace("[bf16, f16]", f"[{one}]"), "grouped.wave.yaml", SPECS) for one in ("bf16", "f16")]
     assert [len(with_lines(spec)) for spec in both] == [1, 0]
+
+
+def test_lines_that_may_be_longer_than_a_tile_are_staged_by_themselves() -> None:
+    text = (SPECS / "conv2d_nhwc.wave.yaml").read_text(encoding="utf-8")
+    for bound in ("", ", OW <= 4000"):
+        case = with_lines(loads(text.replace(", OW <= 120", bound), "conv2d_nhwc.wave.yaml", SPECS))[0]
+        kernel = lower(case.spec, AMX, after="promote-shared")
+        (pixels,) = [memory for memory in kernel.memories if memory.name == "pixels.shared"]
+        assert pixels.shape[0].value < 1600 and not any(op.get("further") for op in kernel.walk() if op.is_(READ))

@@ -17,7 +17,7 @@ from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.blocks_of_reads import loops_of_reads, read_beside_products, reads_in_branches
 from wavespec.lower.check_shared import SharedMemoryExceeded, check_shared
-from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.choose_instructions import instruction_of, is_in_place
 from wavespec.lower.common_buffers import buffers_in_common, loops_before
 from wavespec.lower.decoded_operands import (
     arranged,
@@ -338,10 +338,10 @@ class _Staging:
 
     def _outermost(self, op: Op) -> Iterator[tuple[str, int]]:
         """The waves of a product's operand whose turns are within no others of the product, which would copy its rows
-        again."""
+        again; all of them where rows are read in place."""
         product, _ = self.operands[op.result.name]
         names = [one for one in self.kernel.waves if dim_of_wave(one[0]) in (product["m"], product["n"]) and one[1] > 1]
-        return iter(names[:1])
+        return iter(names if is_in_place(self.kernel) else names[:1])
 
     def _memory(
         self,

@@ -46,13 +46,18 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
 def _is_found_in_table(value: Value, result: Value, machine: Machine) -> bool:
     """Whether bf16 come from a table of what codes of 8 bits without their sign stand for, whole vectors at a time."""
-    small, layout = value.tile.dtype, result.tile.layout
+    layout = result.tile.layout
     assert layout is not None
-    has_table = machine.word_tables and small.name in _IN_TABLES and result.tile.dtype.name == "bf16"
-    return bool(has_table) and layout.elements * DTYPES["bf16"].bytes % machine.vector_bytes == 0
+    has_table = bool(machine.word_tables) and may_be_in_table(value, result)
+    return has_table and layout.elements * DTYPES["bf16"].bytes % machine.vector_bytes == 0
 
 
 _IN_TABLES = ("f8e4m3fn", "f8e5m2")
+
+
+def may_be_in_table(value: Value, result: Value) -> bool:
+    """Whether a cast is one that machines may have tables for."""
+    return value.tile.dtype.name in _IN_TABLES and result.tile.dtype.name == "bf16"
 
 
 def _found_in_table(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DTYPES, DType
-from wavespec.ir.kernel import Op, Value
+from wavespec.ir.kernel import Op, Value, VectorType
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ir.tile_ops import MMA
 from wavespec.ops import angles, bits, division, functions, parts_of_numbers, ranks, soft_steps, special
@@ -17,7 +18,7 @@ from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.reduce import OF_NUMBERS
 from wavespec.ops.steps import Steps
 from wavespec.schema.ops import Elementwise
-from wavespec.schema.ops.elementwise import dtype_of_numbers, shared_dims
+from wavespec.schema.ops.elementwise import FUNCTIONS, dtype_of_numbers, shared_dims
 from wavespec.targets.machine import Machine
 
 if TYPE_CHECKING:
@@ -310,6 +311,19 @@ def function_of(context: ThreadContext, function: str, *values: Value, fast: boo
     if fast:
         meaning = replace(meaning, steps=_plain(function) if function in machine.approximations else FAST[function])
     return meaning.steps(_steps(context.build, values[-1], hint, machine), *values)
+
+
+@functools.cache
+def multiplies_by_powers(word: str) -> bool:
+    """Whether a function of the language has the step ``times_power`` where a machine has it."""
+    operands = {row.word: row.operands for row in FUNCTIONS}
+    if word not in operands:
+        return False
+    numbers = itertools.count()
+    build = ThreadBuilder(lambda hint: f"{hint}{next(numbers)}")
+    values = [Value(f"x{number}", VectorType(DTYPES["f32"], 1)) for number in range(operands[word])]
+    MEANINGS[word].steps(Steps(build, values[-1], "y", scales=True), *values)
+    return any(op.get("function") == "times_power" for op in build.ops)
 
 
 def _steps(build: ThreadBuilder, like: Value, hint: str, machine: Machine) -> Steps:

@@ -59,14 +59,15 @@ def _exp_in_reach(steps: Steps, x: Value) -> Value:
 
 
 def exp_below(steps: Steps, x: Value) -> Value:
-    """Of nothing positive, in a sum that has a 1: what is less than the smallest normal number counts for nothing.
+    """Of nothing positive, in a sum that has a 1, or is of minus infinity alone, whose powers are 0 exactly: what is
+    less than the smallest normal number counts for nothing.
 
     ``2^p · (1 + r)`` where p is the rounded product with log2(e), and r what that leaves.  A power that small hides
     what ln(2) lacks in f32.
     """
     if not steps.close_powers:
         return exp(steps, x)
-    x = steps("maximum", x, -88.0)  # minus infinity leaves no number
+    x = steps("maximum", x, -104.0)  # minus infinity leaves no number; this has a power that every f32 rounds to 0
     p = steps("mul", x, _LOG2_E)
     power = steps("exp2", p)
     return steps("fma", power, steps("fma", p, -_LN_2, x), power)

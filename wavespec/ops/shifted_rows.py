@@ -51,7 +51,7 @@ def shifted_rows(places: Iterable[Expr], row: str, depth: str, elements: int) ->
 
     Every place has the row in sums ``row + depth // width % count`` alone, and the depth otherwise only as what such a
     step leaves as it is.  Where all quotients of these sums by a ``pitch`` are in sums with a count of lines, which the
-    depth says as well, and remainders are by ``pitch``, a line is as many rows further.
+    depth says as well, remainders are by ``pitch``, and sums stand nowhere else, a line is as many rows further.
 
     Args:
         elements: of the tile along the depth.
@@ -73,6 +73,8 @@ def shifted_rows(places: Iterable[Expr], row: str, depth: str, elements: int) ->
         rows = replace(rows, lines=_count_of(line, along // rows.depth, elements // rows.depth), pitch=pitch)
         if not rows.lines or len(found.lines) > 1 or found.pitches != {pitch}:
             return None
+        if found.alone:
+            rows = ShiftedRows(rows.width, rows.count)
     return rows if all(_is_kept(node, along, rows) for node in found.left) else None
 
 
@@ -80,7 +82,8 @@ def shifts_of_operand(
     read: Op, dims: Sequence[str], source: Memory, machine: Machine, *, in_rows: bool
 ) -> ShiftedRows | None:
     """How the rows of an operand with a mapping are shifted; lines are no shifts of their own where tiles cannot begin
-    anywhere in a memory, or copies do not take all that lies side by side at once.
+    anywhere in a memory, copies do not take all that lies side by side at once, or each line by itself may take fewer
+    rows.
 
     Args:
         source: the tensor as the operand sees it.
@@ -89,14 +92,15 @@ def shifts_of_operand(
     if not read.get("at"):
         return None
     row, depth = dims
-    elements = read.result.tile.extent(depth)
+    height, elements = (read.result.tile.extent(dim) for dim in dims)
     rows = shifted_rows([place for _, place in read["at"]], row, depth, elements)
     if rows is None or rows.lines == 1:
         return rows
     vector = machine.vector_bytes // source.dtype.bytes
     whole = source.shape[-1].divisor % rows.width == 0 and rows.width in (vector, 2 * vector, 4 * vector)
-    reaches = machine.shared.matrix_load == "tile" and rows.most.high is not None and elements % rows.depth == 0
-    return rows if in_rows and whole and reaches else ShiftedRows(rows.width, rows.count)
+    reaches = machine.shared.matrix_load == "tile" and elements % rows.depth == 0
+    are_few = rows.most.high is not None and height + rows.most.high <= height * rows.lines
+    return rows if in_rows and whole and reaches and are_few else ShiftedRows(rows.width, rows.count)
 
 
 def _count_of(digit: Expr, quotient: Expr, most: int) -> int:
@@ -111,13 +115,15 @@ def _count_of(digit: Expr, quotient: Expr, most: int) -> int:
 
 class _Shifts:
     """What ``row`` is found with: shifts of sums with it (``rows``), what is added to quotients of these, and what they
-    are divided by (``lines``), what their remainders are of (``pitches``), and the nodes that have neither."""
+    are divided by (``lines``), what their remainders are of (``pitches``), whether some of them is neither divided nor
+    has a remainder taken (``alone``), and the nodes without sums (``left``)."""
 
     def __init__(self, row: Expr) -> None:
         self.row = row
         self.rows: set[Expr] = set()
         self.lines: set[tuple[Expr, Expr]] = set()
         self.pitches: set[Expr] = set()
+        self.alone = False
         self.left: list[Expr] = []
 
     def add(self, expr: Expr) -> None:
@@ -125,6 +131,7 @@ class _Shifts:
         terms = expr.terms()
         if (1, self.row) in terms:
             self._found(expr)
+            self.alone = True
             return
         for factor, term in terms:
             if factor == 1 and term.kind == "floordiv" and (1, self.row) in term.args[0].terms():
@@ -143,7 +150,10 @@ class _Shifts:
             if not term.args or term.kind == "symbol":
                 self.left.append(expr)
             if term.kind == "mod" and (1, self.row) in term.args[0].terms():
+                self._found(term.args[0])
                 self.pitches.add(term.args[1])
+                self.add(term.args[1])
+                continue
             for argument in term.args if term.kind != "symbol" else ():
                 self.add(argument)
 

@@ -319,10 +319,14 @@ class Machine:
             return None
         return found.swapped() if found is not None and swapped else found
 
-    def narrowed(self, chosen: Set[str]) -> Machine:
+    def narrowed(self, chosen: Set[str], kept: Set[str] = frozenset()) -> Machine:
         """The machine as far as it decides the steps of lanes of a kernel whose instructions are ``chosen``: no others,
         no loads for others, and nothing that only passes over tiles, the emitters (`written_for`) or the compiler
-        behind ask for.  Variants that differ elsewhere become alike."""
+        behind ask for.  Variants that differ elsewhere become alike.
+
+        Args:
+            kept: of `times_power` and `byte_tables` what steps of the kernel ask for.
+        """
         instructions = tuple(row for row in self.instructions if row.name in chosen)
         shared, nearest = self.shared, self.nearest_cache_bytes
         if not any(row.in_tile_registers for row in instructions):
@@ -336,7 +340,8 @@ class Machine:
             nearest_cache_bytes=nearest,
             extremes_skip_nan=False,
             fraction="",
-            times_power="",
+            times_power=self.times_power if "times_power" in kept else "",
+            byte_tables=self.byte_tables if "byte_tables" in kept else "",
             compiler={"arch": self.architecture},  # kernels for two architectures are never alike
             requires=(),
         )

@@ -293,7 +293,7 @@ class Case(Override, Conditional):
         default_factory=tuple[Name, ...], exclude_if=lambda value: not value
     )
     """Variants of the target that have this case, `[x86_64_v4_bf16]`; absent: all. Others take the next that fits, as
-    kernels do of which no input has a type that the `mma` named by such a case takes."""
+    kernels do whose inputs, as they are multiplied, have no type that the `mma` named by such a case takes."""
     each: Annotated[dict[Name, Annotated[tuple[int, ...], Field(min_length=1, max_length=64)]], Field(max_length=1)] = (
         Field(default_factory=dict[Name, "tuple[int, ...]"], exclude_if=lambda value: not value)
     )
