@@ -42,7 +42,7 @@ from wavespec.lower.tile_to_thread import TileToThread
 from wavespec.part_cache import get_part, put_part
 from wavespec.runtime.artifact import ArtifactCase, Assumption, KernelArtifact
 from wavespec.runtime.manifest import FORMAT_VERSION
-from wavespec.runtime.size_expr import with_expression
+from wavespec.runtime.size_expr import SizeExpr, with_expression
 from wavespec.schema import KernelSpec
 from wavespec.schema.cases import TargetCase
 from wavespec.schema.checking.case_errors import naming_case, naming_target
@@ -391,7 +391,8 @@ def _limits(kernel: KernelArtifact, every: KernelArtifact) -> tuple[Assumption, 
 def _in_dims_of_all(kernel: KernelArtifact, every: KernelArtifact) -> tuple[Assumption, ...]:
     """What a case relies on, in terms of the dims of all cases."""
     known = {dim.name for dim in every.dims}
-    own = {name: equals for name, equals in kernel.following().items() if name not in known}
+    sizes: dict[str, SizeExpr] = {dim.name: dim.size for dim in kernel.dims if dim.size is not None}
+    own = {name: equals for name, equals in (sizes | kernel.following()).items() if name not in known}
     found: tuple[Assumption, ...] = kernel.assumptions
     for name in reversed(own):  # behind what it follows from
         found = tuple(replace(one, condition=with_expression(one.condition, name, own[name])) for one in found)

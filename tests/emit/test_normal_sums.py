@@ -89,6 +89,23 @@ def test_loops_inside_of_loops_carry_such_numbers_on_if_they_begin_as_such(first
     assert ("sums" in normal_sums(kernel, VARIANTS["x86_64_v4_bf16"])) == (first == 0)
 
 
+@pytest.mark.parametrize("again", ["store", "accumulate"])
+def test_what_a_private_memory_keeps_of_them_is_such_where_nothing_is_added(again: str) -> None:
+    """Two sums that cancel may leave less than the smallest normal number."""
+    onto = ", onto = ()" if again == "accumulate" else ""
+    kernel = Text(NESTED.head + "memory @kept : f32 (element: [32]) private\n").kernel(f"""
+      %zero = constant {{value = 0.0}} : f32x32
+      %a = load {{memory = "x", offset = [0]}} : bf16x2
+      %w = load {{memory = "x", offset = [0]}} : bf16x32
+      %one = mma %a, %w, %zero {{instruction = "dot2_bf16_12x32x2"}} : f32x32
+      store %one {{memory = "kept", offset = [0]}}
+      {again} %one {{buffer = [0], mask = (), memory = "kept", offset = [0], valid = [32]{onto}}}
+      %sums = load {{memory = "kept", offset = [0]}} : f32x32
+      store %sums {{memory = "y", offset = [0]}}
+    """)
+    assert ("sums" in normal_sums(kernel, VARIANTS["x86_64_v4_bf16"])) == (again == "store")
+
+
 @pytest.mark.compiles
 def test_sums_are_rounded_as_numbers_are() -> None:
     """Ties, infinities and NaN; sums below the smallest normal number are zero on machines with the instruction."""

@@ -19,6 +19,7 @@ from wavespec.runtime.launch_plan import make_plan
 from wavespec.runtime.manifest import artifact_to_manifest
 from wavespec.schema import load, loads
 from wavespec.schema.cases import cases_for_target
+from wavespec.schema.families.load_family import loads_family
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import complete_sizes
 from wavespec.schema.resolved import resolve
@@ -187,6 +188,19 @@ def test_sizes_follow_in_a_case_as_its_parameters_say() -> None:
         8: (1, 2, (5, 8, 5)),
         16: (0, 3, (5, 16, 10)),
     }
+
+
+def test_a_case_may_have_one_size_of_what_is_another_dim_elsewhere() -> None:
+    """Of all sizes P is OW; of the case, whose lines have room beside them, it is a number."""
+    path = Path(__file__).parents[2] / "specs" / "conv2d_grouped.wave.yaml"
+    text = path.read_text(encoding="utf-8").replace("OW <= 120", "OW == 14")
+    (machine, *_), spec = machines("cpu"), loads_family(text, str(path), path.parent).members[0].spec
+    case, *_, every = cases_for_target(spec, "cpu")
+    kernels = [launch_interface(lower(one.spec, machine), machine, resolve(one.spec, "cpu")) for one in (case, every)]
+    kernel = join_cases((case, every), [[one] for one in kernels])
+    filters = torch.zeros(32, 3, 3, 8, dtype=torch.bfloat16)
+    images = [torch.zeros(1, 5, width, 32, dtype=torch.bfloat16) for width in (14, 15)]
+    assert [make_plan(kernel, check_inputs(kernel, (image, filters))).member for image in images] == [0, 1]
 
 
 def test_a_case_whose_own_sizes_are_too_long_is_left_out() -> None:
