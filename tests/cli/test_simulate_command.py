@@ -217,7 +217,7 @@ def test_the_table_is_cut_and_a_lane_is_whole(wavespec: Command, small: Path) ->
     assert data["verdict"] == "stopped" and list(data["stops"][0]["registers"]["acc.20"]) == ["3"]
 
 
-PARTS = ("run", SPECS / "linear_i4.wave.yaml", "--simulate", "--member", "T=bf16")
+PARTS = ("run", SPECS / "linear_i4.wave.yaml", "--simulate", "--target", "cpu:x86_64_v4_bf16", "--member", "T=bf16")
 PARTS = (*PARTS, "--dim", "M=33", "--dim", "N=16", "--dim", "K=128", "--break")
 
 

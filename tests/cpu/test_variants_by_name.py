@@ -3,15 +3,12 @@ ones: as right as those."""
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 
+from tests.cpu.kernels_of_cases import kernel_for
 from tests.edges import EDGES, Edge
-from tests.kernels import Subject, subjects, tensors_of
+from tests.kernels import Sizes, Subject, subjects, tensors_of
 from tests.rungs import often
-from wavespec.cache import CompileCache
-from wavespec.pipeline import build, build_part
 from wavespec.runtime.cpu_features import cpu_features
 from wavespec.runtime.kernel import Kernel
 from wavespec.targets.machine import variants
@@ -21,15 +18,11 @@ SOME = ("gemm_f32", "gemm_i8", "attention_f32", "softmax_f16", "quantize_mxf4")
 of_every_variant = pytest.mark.parametrize("variant", MACHINES)
 
 
-@cache
-def kernel(subject: Subject, variant: str, case: int) -> Kernel:
+def kernel(subject: Subject, variant: str, sizes: Sizes) -> Kernel:
     machine = MACHINES[variant]
     if missing := set(machine.requires) - cpu_features():
         pytest.skip(f"this CPU has no {', '.join(sorted(missing))}")
-    one = subject.cases("cpu")[case]
-    if one.before:  # what they make is no tensor of a call
-        return Kernel(build(subject.spec, "cpu", only=machine))
-    return Kernel(build_part(one.spec, machine, CompileCache()))
+    return kernel_for(subject, variant, sizes)
 
 
 @of_every_variant
@@ -38,7 +31,7 @@ def kernel(subject: Subject, variant: str, case: int) -> Kernel:
 )
 def test_every_small_size(subject: Subject, variant: str) -> None:
     for sizes in subject.row.small:
-        called = kernel(subject, variant, subject.case("cpu", subject.complete(sizes)))
+        called = kernel(subject, variant, sizes)
         for whole in {subject.row.exact, False}:
             inputs = subject.inputs(sizes, whole=whole)
             given = [tensor.clone() for tensor in inputs]  # some kernels change them
@@ -50,5 +43,5 @@ def test_every_small_size(subject: Subject, variant: str) -> None:
 @pytest.mark.parametrize("edge", EDGES, ids=lambda edge: f"{edge.subject}-{edge.name}")
 def test_limits_are_those_of_torch(edge: Edge, variant: str) -> None:
     inputs = edge.inputs()
-    called = kernel(edge.of, variant, edge.of.case("cpu", edge.of.complete(edge.sizes)))
+    called = kernel(edge.of, variant, edge.sizes)
     edge.check(inputs, tensors_of(called(*inputs.values())))

@@ -12,7 +12,8 @@ from tests.sim.simulated_kernels import kernel
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.thread_to_mlir import unwritten
 from wavespec.ir.declarations import Declaration, Group, Trait
-from wavespec.ir.kernel import Op, attribute_pairs
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.kernel import Op, Value, VectorType, attribute_pairs
 from wavespec.ir.thread_ops import (
     ACCUMULATE,
     ASYNC_COMMIT,
@@ -61,7 +62,8 @@ OF_PASSES = TILES_END | TAKE_NUMBER
 
 AMX = next(machine for machine in machines("cpu") if any(row.emit.startswith("amx:") for row in machine.instructions))
 TILED = next(row.name for row in AMX.instructions if row.emit.startswith("amx:"))
-A_TILED_PRODUCT = Op(MMA.name, attributes=attribute_pairs({"instruction": TILED}))
+SUM = Value("sum", VectorType(DTYPES["f32"], 4))
+A_TILED_PRODUCT = Op(MMA.name, (), (SUM,), attributes=attribute_pairs({"instruction": TILED}))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ _F4, _F8 = (5, 9, 9, 9, 30, 20, 30, 30, 30, 40, 40, 40), (9, 5, 9, 9, 9, 9, 9, 3
 _MX_F4, _MX_F8 = (
     (*_BY_LANES, *({"M": rows, "N": 72, "K": 1024} for rows in (*few, *_MANY)), *_OTHERS) for few in (_F4, _F8)
 )
-_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 9, 30, 40, 50, 50, 70, 70, 70, 130))
+_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 9, 30, 40, 50, 50, *[70] * 6, 130))
 _IMAGES = {"N": 2, "H": 6, "W": 10, "R": 3, "S": 3}
 _ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}
 _POINTS = {"R": 1, "S": 1}
@@ -32,10 +32,10 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
     "matmul_mxf8": _MX_F8,
     "conv2d_nchw": (
         {**_ODD, **_POINTS, "C": 64, "O": 72},
-        {**_IMAGES, "C": 64, "O": 72},
-        {**_ODD, "C": 128, "O": 72},
-        {**_ODD, "C": 96, "O": 72},
-        {**_ODD, **_POINTS, "C": 32, "O": 133 * 64},
+        *[{**_ODD, "C": 64, "O": 72}] * 9,  # each tile that the least is taken of, of rows of even length,
+        *[{**_ODD, "C": 96, "O": 72}] * 7,
+        *[{**_IMAGES, "W": 9, "C": 64, "O": 72}] * 9,  # and of odd length
+        *[{**_ODD, "W": 8, "C": 96, "O": 72}] * 7,
         {**_ODD, "C": 48, "O": 72},
     ),
     "conv2d_nchw_f32": (
@@ -59,9 +59,11 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
     "cumsum": (
         {"M": 1, "N": 65544},
         {"M": 9, "N": 65544},
+        {"M": 17, "N": 65544},
         {"M": 2, "N": 16392},
         {"M": 1, "N": 65541},
         {"M": 9, "N": 65541},
+        {"M": 17, "N": 65541},
         {"M": 2, "N": 16391},
     ),
     "topk": (

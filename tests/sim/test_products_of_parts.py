@@ -25,14 +25,16 @@ BY_UNIT = {
 }
 THREE_PRODUCTS = [name for name in BY_UNIT if name.startswith("gemm_f32")]
 SIZES = {"M": 140, "N": 136, "K": 132}
-DEEP = {**{f"matmul_tf32-{number}": 2052 for number in (0, 3, 4, 5, 7)}, "gemm_f32-5": 1796, "gemm_f32-11": 516}
+DEEP = {**{f"matmul_tf32-{number}": 2052 for number in (*range(9), 12, 22)}, "gemm_f32-5": 1796, "gemm_f32-11": 516}
 """Of cases that are for many steps."""
 ROWS = {
     **{f"gemm_f32-{number}": 37 for number in range(8, 11)},
-    **{f"matmul_tf32-{number}": rows for number, rows in enumerate((13, 13, 13, 29, 29))},
-    "matmul_tf32-10": 1030,
+    **{f"matmul_tf32-{number}": rows for number, rows in enumerate((13, 13, 13, 13, 29, 29, 60, 60, 60, 90))},
+    "matmul_tf32-32": 1030,
 }
 """Of cases that are for few, or for many."""
+COLUMNS = {"matmul_tf32-9": 2116}
+"""Of a case that is for many."""
 
 
 def product(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -45,7 +47,7 @@ def product(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def factors(draw: str, name: str) -> tuple[np.ndarray, np.ndarray]:
     random, depth = np.random.default_rng(0), DEEP.get(name, SIZES["K"])
-    shapes = (ROWS.get(name, SIZES["M"]), depth), (SIZES["N"], depth)
+    shapes = (ROWS.get(name, SIZES["M"]), depth), (COLUMNS.get(name, SIZES["N"]), depth)
     made = [random.integers(-3, 4, s) if draw == "whole" else random.standard_normal(s) for s in shapes]
     return made[0].astype(np.float32), made[1].astype(np.float32)
 
@@ -57,7 +59,7 @@ def error(result: np.ndarray, exact: np.ndarray) -> float:
 def test_these_are_the_cases() -> None:
     assert list(BY_UNIT) == [
         *(f"gemm_f32-{n}" for n in (5, *range(8, 14))),
-        *(f"matmul_tf32-{n}" for n in range(12)),
+        *(f"matmul_tf32-{n}" for n in range(33)),
     ]
 
 

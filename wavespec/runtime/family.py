@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from wavespec.runtime.checks import ArgumentError, ArgumentTypeError
+from wavespec.runtime.argument_errors import ArgumentError, ArgumentTypeError, counted
 
 _MOST_SHOWN = 8
 
@@ -18,7 +18,9 @@ def size_in(family: str, tensor: Tensor, argument: str, dim: str, axis: int) -> 
     Errors: `ArgumentError` where the tensor has too few dims.
     """
     if tensor.dim() <= axis:
-        raise ArgumentError(f"{family}: argument '{argument}' has {tensor.dim()} dims, but {dim} is its dim {axis}.")
+        raise ArgumentError(
+            f"{family}: argument '{argument}' has {counted(tensor.dim(), 'dim')}, but {dim} is its dim {axis}."
+        )
     return int(tensor.shape[axis])
 
 
