@@ -48,7 +48,7 @@ SPILLS = {
     "conv2d_grouped_f32": {3: 176},
     "conv2d_nhwc": {31: 32},
     "cross_entropy": {4: 8, 6: 8},
-    "cumsum": {7: 8},
+    "cumsum": {9: 8},
     "dropout_bf16": {2: 16},
     "dropout_f16": {2: 16},
     "layer_norm": {13: 8},
