@@ -14,9 +14,13 @@ from wavespec.pipeline import emit, lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.cases import case_for_sizes
 from wavespec.schema.resolve import complete_sizes
-from wavespec.targets.machine import machines
+from wavespec.targets.machine import Machine, machines
 
 AMX = machines("cpu")[0]
+(LANES,) = machines("cpu:x86_64_v4_bf16")
+SIZES = {"N": 1, "H": 9, "W": 9, "C": 128, "O": 64}
+WIDE = {**SIZES, "W": 200, "C": 64}
+"""Lines of which there are too many pixels for taps of all of them to be staged at once."""
 
 
 @cache
@@ -25,15 +29,16 @@ def first_case(name: str) -> KernelSpec:
     return cases_on(loads(text, f"{name}.wave.yaml", SPECS), "cpu", (AMX,))[0].spec
 
 
-def case_for(name: str, **sizes: int) -> KernelSpec:
+def case_for(name: str, machine: Machine = AMX, **sizes: int) -> KernelSpec:
     """The spec of the kernel for calls of these sizes."""
     spec = loads((SPECS / f"{name}.wave.yaml").read_text(), f"{name}.wave.yaml", SPECS)
-    return case_for_sizes(cases_on(spec, "cpu", (AMX,)), complete_sizes(spec, sizes)).spec
+    return case_for_sizes(cases_on(spec, "cpu", (machine,)), complete_sizes(spec, sizes)).spec
 
 
 @cache
 def loads_of(name: str, memory: str) -> list[Op]:
-    kernel: Kernel = lower(first_case(name), AMX)
+    spec = case_for(name, **WIDE, R=3, S=3) if name == "conv2d_nhwc" else first_case(name)
+    kernel: Kernel = lower(spec, AMX)
     return [op for op in kernel.walk() if op.is_(LOAD) and op["memory"] == memory]
 
 
@@ -53,9 +58,6 @@ def test_pixels_that_windows_share_are_read_once() -> None:
     assert len(loads_of("conv2d_depthwise", "x")) == pixels < windows, "16 channels are one register"
 
 
-SIZES = {"N": 1, "H": 9, "W": 9, "C": 128, "O": 64}
-
-
 def test_what_is_outside_of_an_image_is_read_from_zeros() -> None:
     text = emit(case_for("conv2d_nhwc", **SIZES, R=5, S=5), AMX).text
     pixels, weights, lines = 16, 16, 2
@@ -66,7 +68,7 @@ def test_what_is_outside_of_an_image_is_read_from_zeros() -> None:
 
 
 def test_pixels_that_taps_of_a_row_share_are_staged_once() -> None:
-    kernel = lower(case_for("conv2d_nhwc", **SIZES, R=3, S=3), AMX)
+    kernel = lower(case_for("conv2d_nhwc", **WIDE, R=3, S=3), AMX)
     rows, taps, channels = 36, 3, 64
     assert kernel.memory("pixels.shared").elements.value < (rows + taps) * taps * channels
     (stores,) = (op for op in kernel.walk() if op.is_(FOR) and op["induction"] == "copy.pixels.shared.K")
@@ -81,6 +83,9 @@ def test_results_of_images_are_checked_and_placed_without_quotients() -> None:
 
 
 def test_sums_of_one_step_are_carried_nowhere() -> None:
-    assert [m.name for m in lower(case_for("conv2d_nhwc", **SIZES, R=5, S=5), AMX).memories if m.space == "private"]
-    short = lower(case_for("conv2d_nhwc", **SIZES, R=1, S=1), AMX)
-    assert not [m.name for m in short.memories if m.space == "private"]
+    def carried(pixels: int) -> list[str]:
+        kernel = lower(case_for("conv2d_nhwc", LANES, **SIZES, R=pixels, S=pixels), LANES)
+        return [memory.name for memory in kernel.memories if memory.space == "private"]
+
+    assert carried(5)
+    assert not carried(1)
