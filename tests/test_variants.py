@@ -9,6 +9,7 @@ import pytest
 
 from tests.kernels import Subject, subjects
 from wavespec import pipeline
+from wavespec.cases_on_machines import cases_on, machines_of
 from wavespec.emit.function import KernelFunction
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import Variants, emit, emit_variants, spec_digest
@@ -40,9 +41,9 @@ def test_a_variant_is_the_same_behind_others(name: str) -> None:
 @pytest.mark.parametrize("subject", subjects("cpu"), ids=lambda subject: subject.name)
 def test_variants_of_every_architecture_make_one_artifact(subject: Subject) -> None:
     """They are launched alike, and in no kernel does a call promise for one what it need not for another."""
-    for case in subject.cases("cpu"):
-        joined = emit_variants(case.spec, variants("cpu"))
-        alone = emit_variants(case.spec, machines("cpu")[:1])
+    for case in cases_on(subject.spec, "cpu", variants("cpu")):
+        own = machines_of(case, variants("cpu"))
+        joined, alone = emit_variants(case.spec, own), emit_variants(case.spec, own[:1])
         assert joined == replace(alone, architecture=joined.architecture, binaries=joined.binaries)
 
 
