@@ -13,6 +13,9 @@ from wavespec.schema import loads
 from wavespec.targets.machine import machines
 
 AMX, ZEN = (next(m for m in machines("cpu") if m.variant == f"x86_64_{name}") for name in ("amx", "v4_bf16"))
+needs_amx = pytest.mark.skipif(
+    best_variant("cpu").variant != AMX.variant, reason="this CPU has no AMX, beside which the instructions are used"
+)
 POWERS = """\
 apiVersion: wavespec/v1
 kind: Kernel
@@ -42,7 +45,7 @@ def test_powers_of_e_take_one_of_them() -> None:
 
 
 @pytest.mark.compiles
-@pytest.mark.skipif(best_variant("cpu").variant != AMX.variant, reason="as below")
+@needs_amx
 def test_powers_of_e_end_where_torchs_do() -> None:
     kernel = Kernel(build(loads(POWERS.replace("exp2(", "exp(")), "cpu", only=AMX))
     x = torch.cat([torch.linspace(-104, 89, 100_003), torch.linspace(-1, 1, 10_007)])
@@ -54,9 +57,7 @@ def test_powers_of_e_end_where_torchs_do() -> None:
 
 
 @pytest.mark.compiles
-@pytest.mark.skipif(
-    best_variant("cpu").variant != AMX.variant, reason="this CPU has no AMX, beside which the instructions are used"
-)
+@needs_amx
 def test_powers_are_those_of_f64_rounded_at_most_one_unit_away() -> None:
     kernel = Kernel(build(loads(POWERS), "cpu", only=AMX))
     x = torch.cat([torch.linspace(-151, 129, 100_003), torch.linspace(-1, 1, 10_007)])

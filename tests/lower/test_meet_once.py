@@ -75,19 +75,25 @@ def test_rows_are_exchanged_once(workgroups: str) -> None:
     assert ("signal" in joined) == ("split" in workgroups)
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse", 0])
-@pytest.mark.parametrize("columns", [4, 132, 1000, 1024])
-@pytest.mark.parametrize("workgroups", [ALONE, FITTED, SHARED, f"persistent: true, count: 1, {SHARED}"])
-def test_sums_are_those_of_the_largest_element_of_all(workgroups: str, columns: int, order: Order) -> None:
-    """Whatever a part has: no finite element, none at all, or what makes no number of the whole row."""
+def rows_of_limits(columns: int) -> np.ndarray:
+    """Eight rows, with and without finite elements."""
     x = np.random.default_rng(0).normal(0, 30, (8, columns)).astype(np.float32)
     x[1, :128] = -np.inf  # all of a wave
     x[2] = -np.inf
     x[3, columns // 2] = np.inf
     x[4, columns - 1] = np.nan
     x[5] = -3.4e38
-    x[6] = 3.4e38
     x[7] = np.linspace(-1e4, 1e4, columns)
+    return x
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", 0])
+@pytest.mark.parametrize("columns", [4, 132, 1000, 1024])
+@pytest.mark.parametrize("workgroups", [ALONE, FITTED, SHARED, f"persistent: true, count: 1, {SHARED}"])
+def test_sums_are_those_of_the_largest_element_of_all(workgroups: str, columns: int, order: Order) -> None:
+    """Whatever a part has: no finite element, none at all, or what makes no number of the whole row."""
+    x = rows_of_limits(columns)
+    x[6] = 3.4e38
     report = simulate(rows(workgroups), NVIDIA, {"x": x}, {"M": 8, "N": columns}, order=order)
     assert not report.findings
     with np.errstate(invalid="ignore"):
@@ -130,14 +136,8 @@ def test_quotients_of_powers_by_their_sum_are_exchanged_once(workgroups: str, co
     """Each wave multiplies its powers by one number; parts without finite elements have 0, rows of them no number."""
     kernel = rows(workgroups, *SOFTMAX)
     assert lines(rows(workgroups, *SOFTMAX, after="meet-once"), "join_powers")
-    x = np.random.default_rng(0).normal(0, 30, (8, columns)).astype(np.float32)
-    x[1, :128] = -np.inf  # all of a wave
-    x[2] = -np.inf
-    x[3, columns // 2] = np.inf
-    x[4, columns - 1] = np.nan
-    x[5] = -3.4e38
+    x = rows_of_limits(columns)
     x[6, :128] = -3.4e38  # as small as what waves without elements have
-    x[7] = np.linspace(-1e4, 1e4, columns)
     report = simulate(kernel, NVIDIA, {"x": x}, {"M": 8, "N": columns})
     assert not report.findings
     with np.errstate(invalid="ignore"):

@@ -40,7 +40,7 @@ def test_without_such_pages_nothing_is_different(monkeypatch: pytest.MonkeyPatch
     assert in_large_pages(_empty) is _empty
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has the call that asks for large pages")
 def test_the_system_takes_the_hint() -> None:
     tensor = in_large_pages(_empty)((LEAST_BYTES,), (1,), torch.uint8)
     tensor.fill_(3)

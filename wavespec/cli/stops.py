@@ -83,9 +83,9 @@ class BreakAt:
             ("--wave", self.wave, "wave", kernel.threads // kernel.lanes),
             ("--lane", self.lane, "lane", kernel.lanes),
         )
-        for option, number, what, count in limits:
-            if number is not None and number >= count:
-                raise NotInKernel(option, number, what, count)
+        for option, asked, what, count in limits:
+            if asked is not None and asked >= count:
+                raise NotInKernel(option, asked, what, count)
         return StopAt(kernel, matches, self.step, self.workgroup)
 
     def ends_in(self, simulator: Simulator, sizes: dict[str, int]) -> int:

@@ -34,7 +34,7 @@ _NOT_TYPED = ("apiVersion", "kind", "name", "doc", "dtypes")
 """Fields of a kernel in which no type is named."""
 _OF_TYPES: Mapping[str, Callable[[DType], int]] = {"bits": lambda one: one.bits, "mantissa": lambda one: one.mantissa}
 _FUNCTIONS = {**FUNCTIONS, **dict.fromkeys(_OF_TYPES, (1, 1))}
-_BITS = re.compile(rf"(?<![\w.])(?P<of>{'|'.join(_OF_TYPES)})\s*\(\s*(?P<name>\w+)\s*\)")
+_CALLS = re.compile(rf"(?<![\w.])(?P<of>{'|'.join(_OF_TYPES)})\s*\(\s*(?P<name>\w+)\s*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def unknown_names(node: Node, known: Collection[str], key: str = "") -> Iterator
             if re.match(TYPE_NAME_PATTERN, value) and value not in known:
                 yield UndefinedDtypeName(span, value, known)
         case ScalarNode(str(value), span):
-            for match in _BITS.finditer(value):
+            for match in _CALLS.finditer(value):
                 if match["name"] not in known:
                     part = span.part(match.start("name"), len(match["name"]))
                     yield UndefinedDtypeName(part, match["name"], known)
@@ -161,12 +161,12 @@ def _conversions(text: str, types: Types) -> Iterator[Replacement]:
 
 
 def _sizes(text: str, types: Types) -> Iterator[Replacement]:
-    if not any(match["name"] in types for match in _BITS.finditer(text)):
+    if not any(match["name"] in types for match in _CALLS.finditer(text)):
         return
     try:
         tree = parse_expression(text, None, _FUNCTIONS)
     except WavespecError:  # an expression of values, or one that is said to be wrong where it is read
-        for match in _BITS.finditer(text):
+        for match in _CALLS.finditer(text):
             if dtype := types.get(match["name"]):
                 yield Replacement(match.start(), match.end(), str(_OF_TYPES[match["of"]](DTYPES[dtype])))
         return
@@ -175,20 +175,20 @@ def _sizes(text: str, types: Types) -> Iterator[Replacement]:
 
 def _computed(text: str, node: Expression, types: Types) -> Iterator[Replacement]:
     """The largest parts of an expression that have `bits` or `mantissa` in them and no name, each by its value."""
-    known = _with_bits(node, types)
-    has_bits = any(isinstance(one, Call) and one.function in _OF_TYPES for one in node.walk())
-    if has_bits and known is not None:
+    known = _with_numbers(node, types)
+    is_of_types = any(isinstance(one, Call) and one.function in _OF_TYPES for one in node.walk())
+    if is_of_types and known is not None:
         try:
             yield Replacement(*_balanced(text, *node.at), str(known.evaluate({})))
         except EvaluationError:
             pass  # `1 / 32` is said to be wrong where it is read.
         else:
             return
-    for child in node.children if has_bits else ():
+    for child in node.children if is_of_types else ():
         yield from _computed(text, child, types)
 
 
-def _with_bits(node: Expression, types: Types) -> Expression | None:
+def _with_numbers(node: Expression, types: Types) -> Expression | None:
     """The expression with numbers for those of types; None where it has no number."""
     match node:
         case Call(function=function, arguments=(Name(name=name),)) if function in _OF_TYPES and name in types:
@@ -196,13 +196,13 @@ def _with_bits(node: Expression, types: Types) -> Expression | None:
         case Num():
             return node
         case Unary(op=op, operand=operand):
-            inner = _with_bits(operand, types)
+            inner = _with_numbers(operand, types)
             return inner and Unary(op, inner)
         case Binary(op=op, left=left, right=right):
-            first, second = _with_bits(left, types), _with_bits(right, types)
+            first, second = _with_numbers(left, types), _with_numbers(right, types)
             return Binary(op, first, second) if first and second else None
         case Call(function=function, arguments=arguments) if function not in (*PLACES, *_OF_TYPES):
-            values = [value for one in arguments if (value := _with_bits(one, types))]
+            values = [value for one in arguments if (value := _with_numbers(one, types))]
             return Call(function, tuple(values)) if len(values) == len(arguments) else None
         case _:
             return None
