@@ -73,6 +73,7 @@ def _of_type(text: str, dtype: str) -> str:
     assert listed is not None
     text = text.replace(listed[0], "").replace(f"dtype: {listed[1]}", f"dtype: {dtype}")
     text = text.replace(f"bits({listed[1]})", str(DTYPES[dtype].bits))
+    text = text.replace(f"mantissa({listed[1]})", str(DTYPES[dtype].mantissa))
     return text.replace("-.inf", str(1 - 2**63)) if dtype == "i64" else text
 
 
