@@ -61,7 +61,8 @@ def run(code: str, memory: str, places: list[int], constants: list[int], grid: l
     first: Any = ctypes.c_char.from_buffer(shared)
     start = ctypes.addressof(first)
     x, y, z = grid
-    plan = LaunchPlan({}, tuple(constants), (), (x, y, z), x * y * z, 1 << 20, ())
+    work = 1 << 20 if x * y * z > 1 else 1  # one workgroup is run by a function of `direct_code.py`
+    plan = LaunchPlan({}, tuple(constants), (), (x, y, z), x * y * z, work, ())
     Workgroups("kernel", loaded, count, len(places)).run(plan, tuple(start + place for place in places))
     del first
     shared.close()

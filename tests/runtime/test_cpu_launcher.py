@@ -21,6 +21,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.runtime.listings import has_disassembler, instructions, listing_of
 from tests.runtime.standins import built, gemm_artifact, gemm_interface, gemm_kernel
 from wavespec.runtime import ArgumentError, Kernel, pack_artifact, workgroup_body
 from wavespec.runtime import workgroups as module
@@ -370,31 +371,9 @@ def test_a_runtime_that_was_preloaded_runs_kernels_as_it_runs_torch(tmp_path: Pa
     assert run.returncode == 1
 
 
-@pytest.mark.skipif(shutil.which("llvm-objdump-22") is None, reason="needs LLVM's disassembler")
+@pytest.mark.skipif(not has_disassembler(), reason="needs LLVM's disassembler")
 @pytest.mark.parametrize("architecture", BODIES)
-def test_the_machine_code_is_what_its_comments_say(architecture: str, tmp_path: Path) -> None:
-    parts = Path(str(workgroup_body.__file__)).read_text().split("bytes.fromhex(\n")
-    (source,) = (part for part in parts if f"{architecture.upper()}_ZERO: Final" in part)
-    listing = re.findall(r'^    "([0-9a-f]+)" +# +([0-9a-f]+): (.*)$', source, re.MULTILINE)
-    body, _ = BODIES[architecture]
+def test_the_machine_code_is_what_its_comments_say(architecture: str) -> None:
+    listing, (body, _) = listing_of(workgroup_body, architecture), BODIES[architecture]
     assert bytes.fromhex("".join(code for code, _, _ in listing)) == body
-    object_file = tmp_path / "body.o"
-    words = struct.iter_unpack("<I", body) if architecture == "aarch64" else ()
-    (tmp_path / "body.s").write_text("".join(f".inst {word}\n" for (word,) in words) or _bytes(body))
-    assemble = ["llvm-mc-22", f"--triple={architecture}", "--filetype=obj", "-o", object_file, tmp_path / "body.s"]
-    subprocess.run(assemble, check=True)
-    command = ["llvm-objdump-22", "-d", "--x86-asm-syntax=intel", "--no-show-raw-insn", object_file]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    text = re.sub(r"lock\n\s+[0-9a-f]+:\s+", "lock ", text)  # a prefix has a line of its own
-    found = re.findall(r"^\s+([0-9a-f]+):\s+(.*)$", text, re.MULTILINE)
-    assert [(place, _plain(one)) for _, place, one in listing] == [(place, _plain(one)) for place, one in found]
-
-
-def _bytes(code: bytes) -> str:
-    return "".join(f".byte {byte}\n" for byte in code)
-
-
-def _plain(instruction: str) -> str:
-    """Without widths of memory, spaces, names of places and notes."""
-    text = re.sub(r"\b[qd]?word ptr |<.*>|;.*|//.*", "", instruction)
-    return re.sub(r"\s+", "", text)
+    assert [(place, text) for _, place, text in listing] == instructions(architecture, body)

@@ -20,7 +20,7 @@ from torch.autograd import forward_ad, profiler
 from torch.utils._device import DeviceContext
 
 from wavespec.runtime.checks import are_plain
-from wavespec.runtime.places import PLACE_OF, place_of_any
+from wavespec.runtime.places import place_of
 
 if TYPE_CHECKING:
     from wavespec.runtime.caller import Call, Caller
@@ -67,8 +67,8 @@ class _Known:
     """Of the scalars of an earlier call, which have Python's own types, these first."""
 
 
-_KnownCalls = dict[tuple[Any, ...], _Known]
-"""By scalars that shape a call, and the place of its tensors."""
+_KnownCalls = dict[Any, _Known]
+"""By the place of its tensors, with scalars that shape a call where there are some."""
 
 
 class DirectCalls:
@@ -101,10 +101,14 @@ class DirectCalls:
             if words is None:
                 return None
         call = known.call
-        outputs = tuple(starmap(call.empty, call.results))
+        if len(call.results) == 1:  # A loop over one takes twice as long.
+            outputs = (call.empty(*call.results[0]),)
+            made = (_address(outputs[0]),)
+        else:
+            outputs = tuple(starmap(call.empty, call.results))
+            made = tuple(map(_address, outputs))
         for number in call.zeroed:
             outputs[number].zero_()
-        made = tuple(map(_address, outputs))
         if call.gpu is None:  # New memory of a CPU is seldom where it was, that of a GPU comes from a cache.
             launches_nothing = (known.launches.get(words) or _bind(known, words, inputs, words))(*made)
         else:
@@ -145,30 +149,30 @@ class DirectCalls:
     def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...], scalars: tuple[Any, ...]) -> _Known | None:
         if _dispatch_modes() or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
             return None
-        try:
-            place: tuple[Any, ...] | None = PLACE_OF.get(len(tensors), place_of_any)(tensors)
-        except RuntimeError:  # A tensor without a storage.
+        place: Any = place_of(*tensors)
+        if not place:
             return None
-        if self._shaping is not None and place is not None:
+        if self._shaping is not None:
             scalars = self._shaping(*scalars)
-            place = None if self._shaping.is_symbolic(scalars) else self._shaping.shaping(scalars) + place
-        if place is None:
-            return None
+            if self._shaping.is_symbolic(scalars):
+                return None
+            place = place, self._shaping.shaping(scalars)
         known = calls.get(place)
         if known is None or not known.are_like_these(*tensors):
             known = self._other(known, calls, place, tensors, scalars)
             if known is None:
                 return None
-        for is_met in known.conditions:
-            if not is_met():
-                return None
+        if known.conditions:
+            for is_met in known.conditions:
+                if not is_met():
+                    return None
         return known
 
     def _other(
         self,
         known: _Known | None,
         calls: _KnownCalls,
-        place: tuple[Any, ...],
+        place: Any,
         tensors: tuple[Any, ...],
         scalars: tuple[Any, ...],
     ) -> _Known | None:
@@ -178,7 +182,7 @@ class DirectCalls:
         return known or self._learn(calls, place, tensors, scalars)
 
     def _learn(
-        self, calls: _KnownCalls, place: tuple[Any, ...], tensors: tuple[Tensor, ...], scalars: tuple[Any, ...]
+        self, calls: _KnownCalls, place: Any, tensors: tuple[Tensor, ...], scalars: tuple[Any, ...]
     ) -> _Known | None:
         """Take note of tensors that may be used, and are described like those of a call that went the long way."""
         if not are_plain(tensors):

@@ -33,6 +33,7 @@ from wavespec.runtime.steps_launcher import StepsLauncher
 from wavespec.runtime.tensor_strides import results_of_call
 from wavespec.runtime.workgroups import are_shared_out
 
+_SEVERAL: Final = (tuple, list)
 _DEVICE_TYPES: Final = {"cpu": "cpu", "cuda": "cuda", "hip": "cuda"}
 
 
@@ -92,12 +93,12 @@ class Kernel(Caller):
         Errors: `ArgumentError`, which names the argument; `ArtifactError` where the code does not fit the
             device.
         """
-        outputs: tuple[Any, ...] = () if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
+        outputs: tuple[Any, ...] = () if out is None else tuple(out) if isinstance(out, _SEVERAL) else (out,)
         if is_dynamo_compiling():
             return call_in_graph(self, inputs, outputs, named)
         if named and not self._scalar_names.issuperset(named):
             inputs, named = self._in_order(inputs, named)
-        numbers = self.scalars.named(named) if named or self.scalars else ()
+        numbers = self.scalars.named(named) if named or self._scalar_names else ()
         if out is None and self._output_count:
             made = self.direct.new(*inputs, scalars=numbers)
             if made is None and tracing_context() is not None:

@@ -7,6 +7,7 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
+from operator import is_
 from typing import Any, Final, NoReturn, cast
 
 import torch
@@ -21,6 +22,7 @@ _WORDS: Final = {float: "a number", int: "a whole number", bool: "True or False"
 _SMALL: Final = ("f16", "bf16")
 _DEFAULTS_KEPT: Final = 1024
 _NoneType: Final = type(None)
+_OF_PYTHON: Final = frozenset((bool, int, float))
 
 
 class ScalarArguments:
@@ -41,8 +43,8 @@ class ScalarArguments:
         self._limited = any(one.least is not None or one.most is not None for one in parameters)
         self._rounds = any(one.dtype in _SMALL for one in parameters)
         self._shaping = tuple(number for number, one in enumerate(parameters) if one.shapes)
-        self._of_none: tuple[Any, ...] | None = None
-        """The numbers of calls that pass none, from the first one on."""
+        self._last: tuple[tuple[str, ...] | None, tuple[Any, ...], tuple[Any, ...]] = (None, (), ())
+        """What the last call passed by name, where that never changes, and its numbers."""
         self.shape = bool(self._shaping)
         """Whether sizes, assumptions or cases depend on one."""
         self._packed = struct.Struct("<" + "".join(FORMATS[one.dtype] for one in parameters))
@@ -68,16 +70,17 @@ class ScalarArguments:
 
     def named(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
         """The numbers of a call that passes some by name, with the defaults of the others; None for computed ones."""
-        if not given and self._of_none is not None:
-            return self._of_none
+        names, values, numbers = self._last  # as one, since other threads may write it
+        if tuple(given) == names and all(map(is_, given.values(), values)):
+            return numbers
         for name in given.keys() - {*self._names}:
             raise self._lacks(name)
         for one in self.parameters:
             if one.default is None and one.computed is None and one.name not in given:
                 raise self._needs(one.name)
         numbers = self(*(given.get(one.name, one.default) for one in self.parameters))
-        if not given:
-            self._of_none = numbers
+        if _OF_PYTHON.issuperset(map(type, given.values())):
+            self._last = tuple(given), tuple(given.values()), numbers
         return numbers
 
     def chosen(self, **given: Any) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -26,6 +26,7 @@ from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.kept_plans import KeptPlans
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.loaded_code import LoadedCode, new_memory, protect
+from wavespec.runtime.machine_functions import MachineFunction, address_of, can_run, machine_function
 from wavespec.runtime.workgroup_body import BODIES
 
 STACK_BYTES: Final = 4 << 20
@@ -35,6 +36,8 @@ _LOCAL_BYTES: Final = 4 << 20
 _OWN_WORK: Final = 1 << 17
 """Instructions, each for one element, that a thread has to have to itself: in as many microseconds, four, a thread is
 brought in and waited for, by one that is awake and whose core nobody else has."""
+_SHORT_WORK: Final = 2 * _OWN_WORK
+"""Of launches that keep Python's lock: to give it back and take it again takes longer than others would wait."""
 _GUARD: Final = mmap.PAGESIZE
 """Bytes at the end of a stack that nothing may touch: what grows over it stops there."""
 
@@ -118,9 +121,10 @@ class Workgroups:
             MemoryError: where there is no room for the threads' stacks.
             RuntimeError: where a workgroup says that it failed.
         """
-        self._launches.of(plan)(*addresses)
+        if status := self._launches.of(plan)(*addresses):
+            raise RuntimeError(f"{self._name}: a workgroup ended with status {status}.")
 
-    def bind(self, plan: LaunchPlan, addresses: tuple[int, ...], made: int = 0) -> Callable[..., None]:
+    def bind(self, plan: LaunchPlan, addresses: tuple[int, ...], made: int = 0) -> Callable[..., int]:
         """`run` with these arguments, for as many times as it is wanted: what threads are told is packed once for the
         workspace that calls of one thread have all the time.
 
@@ -128,15 +132,18 @@ class Workgroups:
             addresses: of the buffers; the kernel has `made` more behind them, which are other ones at each launch.
 
         Returns:
-            The launch, which takes the addresses of the other ones.
+            The launch, which takes the addresses of the other ones, and returns the status of a workgroup that failed,
+            or 0.
         """
         most, local_bytes = _most_threads(plan), self._code.local_bytes
+        if most == 1 and plan.work < _SHORT_WORK and local_bytes <= _LOCAL_BYTES and (alone := _alone()) is not None:
+            return self._bind_short(alone, plan, addresses, made)
         made_at = _BUFFERS_AT - _CALL_AT + 8 * len(addresses)
         call = slice(_CALL_AT, _CALL_AT + self._call.size)
         pack_made = struct.Struct(f"<{made}Q").pack if made else None
         last = (0, 0, b"", b"")
 
-        def launch(*places: int) -> None:
+        def launch(*places: int) -> int:
             nonlocal last
             threads = 1 if most == 1 or _state["forked"] else min(torch.get_num_threads(), most)
             try:
@@ -157,13 +164,18 @@ class Workgroups:
                     space.run_alone()
                 else:
                     space.run_shared(threads, 0)
-                status = space.status[0]
+                return space.status[0]
             finally:
                 _free.append(space)
-            if status:
-                raise RuntimeError(f"{self._name}: a workgroup ended with status {status}.")
 
         return launch
+
+    def _bind_short(self, alone: _Alone, plan: LaunchPlan, addresses: tuple[int, ...], made: int) -> Callable[..., int]:
+        """The launch by a function of Python that holds its lock, as those of its own do that take as long."""
+        said = self._said(alone.space.address, 1, plan, (*addresses, *(0,) * made))
+        said += bytes(-len(said) % 8)
+        first_made = (_BUFFERS_AT + 8 * len(addresses)) // 8
+        return alone.run(struct.pack("<2Q", len(said) // 8, first_made) + said, self)
 
     def _said(self, base: int, threads: int, plan: LaunchPlan, addresses: tuple[int, ...]) -> bytes:
         """What the workspace at ``base`` has at `_CALL_AT` when its threads begin."""
@@ -229,6 +241,24 @@ class _Entry:
 
 
 _entry = functools.cache(lambda: _Entry(_openmp()))
+
+
+class _Alone(NamedTuple):
+    """What short launches run in, one at a time."""
+
+    space: Workspace
+    run: MachineFunction
+
+
+@functools.cache
+def _alone() -> _Alone | None:
+    """None where no function of Python can be made of machine code."""
+    space = Workspace(1, _LOCAL_BYTES)
+    try:
+        body = address_of(_entry().body)
+        return _Alone(space, machine_function("run", body=body, space=space.address)) if can_run() else None
+    except OSError:
+        return None
 
 
 def _before_fork() -> None:

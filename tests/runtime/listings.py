@@ -1,0 +1,48 @@
+"""Machine code goes in; the instructions that LLVM's disassembler finds in it come out, to be compared with comments."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+_TOOLS = ("llvm-mc-22", "llvm-objdump-22")
+
+
+def has_disassembler() -> bool:
+    return all(map(shutil.which, _TOOLS))
+
+
+def listing_of(module: ModuleType, architecture: str) -> list[tuple[str, str, str]]:
+    """Bytes, place and text of each instruction, as a file lists those of an architecture."""
+    source = Path(str(module.__file__)).read_text()
+    part = source.split(f"_{architecture.upper()}: Final = bytes.fromhex(\n")[1].split("\n)\n")[0]
+    listed = re.findall(r'^    "([0-9a-f]+)" +# +([0-9a-f]+): (.*)$', part, re.MULTILINE)
+    return [(code, place, _plain(text)) for code, place, text in listed]
+
+
+def instructions(architecture: str, code: bytes, start: int = 0) -> list[tuple[str, str]]:
+    """Place and text of each instruction of code that begins at ``start``."""
+    mc, objdump = _TOOLS
+    whole = bytes(start) + code
+    words = struct.iter_unpack("<I", whole) if architecture == "aarch64" else ()
+    text = "".join(f".inst {word}\n" for (word,) in words) or "".join(f".byte {byte}\n" for byte in whole)
+    with TemporaryDirectory() as folder:
+        source, made = Path(folder) / "body.s", Path(folder) / "body.o"
+        source.write_text(text)
+        subprocess.run([mc, f"--triple={architecture}", "--filetype=obj", "-o", made, source], check=True)
+        command = [objdump, "-d", f"--start-address={start}", "--x86-asm-syntax=intel", "--no-show-raw-insn", made]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.sub(r"lock\n\s+[0-9a-f]+:\s+", "lock ", found)  # a prefix has a line of its own
+    lines = re.findall(r"^\s+([0-9a-f]+):\s+(.*)$", found, re.MULTILINE)
+    return [(place, _plain(one)) for place, one in lines]
+
+
+def _plain(instruction: str) -> str:
+    """Without widths of memory, spaces, names of places and notes."""
+    text = re.sub(r"\b[qd]?word ptr |<.*>|;.*|//.*|# .*", "", instruction)
+    return re.sub(r"\s+", "", text)

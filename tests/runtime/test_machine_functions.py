@@ -1,0 +1,68 @@
+"""Functions of Python that are machine code do what they say, and are what their listing says."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import weakref
+
+import pytest
+
+from tests.aarch64 import functions
+from tests.runtime.listings import has_disassembler, instructions, listing_of
+from wavespec.runtime import direct_code
+from wavespec.runtime import machine_functions as module
+from wavespec.runtime.direct_code import CODE, TABLE
+from wavespec.runtime.machine_functions import can_run, machine_function
+
+needs_code = pytest.mark.skipif(not can_run(), reason="needs CPython on Linux, x86-64 or aarch64")
+
+
+@needs_code
+def test_places_are_told_as_functions_of_torch_do() -> None:
+    functions.check_place()
+
+
+@needs_code
+def test_launches_get_what_they_are_told() -> None:
+    functions.check_run()
+
+
+@needs_code
+def test_a_function_holds_what_it_was_made_with() -> None:
+    class Holder:
+        pass
+
+    make = machine_function("run")
+    holder = Holder()
+    held, function = weakref.ref(holder), make(b"", holder)
+    del holder
+    gc.collect()
+    assert held() is not None
+    del function
+    assert held() is None
+
+
+@pytest.mark.parametrize("architecture", CODE)
+def test_code_has_room_and_calls_by_its_table_alone(architecture: str) -> None:
+    code = CODE[architecture]
+    assert len(code.code) <= mmap.PAGESIZE and 8 * len(TABLE) <= mmap.PAGESIZE
+    assert code.code[:8] == bytes(8) and 8 == code.place < code.run < len(code.code)
+
+
+@pytest.mark.parametrize("unknown", [("platform", "darwin"), ("implementation", os)])
+def test_another_python_has_none(unknown: tuple[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    if unknown[0] == "implementation":
+        monkeypatch.setattr(module.sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
+    else:
+        monkeypatch.setattr(module.sys, *unknown)
+    assert not can_run()
+
+
+@pytest.mark.skipif(not has_disassembler(), reason="needs LLVM's disassembler")
+@pytest.mark.parametrize("architecture", CODE)
+def test_the_machine_code_is_what_its_comments_say(architecture: str) -> None:
+    listing, code = listing_of(direct_code, architecture), CODE[architecture].code
+    assert bytes.fromhex("".join(one for one, _, _ in listing)) == code[8:]
+    assert [(place, text) for _, place, text in listing] == instructions(architecture, code[8:], 8)
