@@ -6,7 +6,7 @@
 Processor time of one thread, so that a machine that others use will do: all builds, torch and a copy are called in
 random order in one process, each figure is the median.  A copy reads and writes half of the bytes each that the kernel
 reads and writes in all.  Results are new tensors, or with ``--out`` tensors that are there, as far as torch has such a
-call.  Sizes are those of `speed_contests` and rows of 1,001, 4,097 and 32,000 numbers.
+call.  Sizes are those of `speed_contests`, rows of 1,001, 4,097 and 32,000 numbers, and short ones within caches.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tests.kernels import Sizes, sized, tensors_of
 from wavespec.runtime import Kernel, unpack_artifact
 
 _MORE = sized("M N", (1, 256), (2500, 1001), (600, 4097), (1, 32_000), (100, 32_000))
+_SHORT = sized("M N", (1024, 33), (1024, 64), (1024, 100), (1024, 128), (1024, 200), (1024, 256), (600, 300), (512, 512))
 _OUT: dict[str, Callable[..., Any]] = {
     "add_broadcast": lambda x, b, out: torch.add(x, b, out=out),
     "softmax": lambda x, out: torch.softmax(x, -1, out=out),
@@ -70,7 +71,7 @@ def main() -> None:
 
 def _sizes(name: str, arguments: argparse.Namespace) -> Iterator[Sizes]:
     own = CONTESTS[name].sizes
-    more = _MORE if set(own[0]) == {"M", "N"} and name not in ("searchsorted", "topk") else ()
+    more = (*_MORE, *_SHORT) if set(own[0]) == {"M", "N"} and name not in ("searchsorted", "topk") else ()
     for sizes in (*own, *more):
         shown = "x".join(map(str, sizes.values()))
         if math.prod(sizes.values()) <= arguments.most_work and (not arguments.sizes or shown in arguments.sizes):
