@@ -29,7 +29,9 @@ from tests.kernels import Sizes, sized, tensors_of
 from wavespec.runtime import Kernel, unpack_artifact
 
 _MORE = sized("M N", (1, 256), (2500, 1001), (600, 4097), (1, 32_000), (100, 32_000))
-_SHORT = sized("M N", (1024, 33), (1024, 64), (1024, 100), (1024, 128), (1024, 200), (1024, 256), (600, 300), (512, 512))
+_SHORT = sized(
+    "M N", (1024, 33), (1024, 64), (1024, 100), (1024, 128), (1024, 200), (1024, 256), (600, 300), (512, 512)
+)
 _OUT: dict[str, Callable[..., Any]] = {
     "add_broadcast": lambda x, b, out: torch.add(x, b, out=out),
     "softmax": lambda x, out: torch.softmax(x, -1, out=out),

@@ -42,6 +42,10 @@ def gemm() -> Kernel:
     return Kernel(gemm_artifact())
 
 
+WORK = pytest.mark.parametrize("work", [1, MANY], ids=["short", "long"])
+"""Of launches that keep Python's lock, and of those that give it back."""
+
+
 def integers(*shape: int) -> Tensor:
     return torch.randint(-4, 5, shape).float()
 
@@ -178,8 +182,38 @@ def test_bound_launches_follow_the_number_of_threads_and_the_workspace(
     assert sorted(seen) == [0, 1, 2] and first
 
 
+@WORK
+@pytest.mark.parametrize("status", [5, -1])
+def test_a_workgroup_that_fails_is_told(status: int, work: int) -> None:
+    failing = [status]
+    look = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: failing[0])
+    address = ctypes.cast(look, ctypes.c_void_p).value
+    assert address
+    groups = module.Workgroups("look", LoadedCode(address, 4096, mmap.mmap(-1, 1)), 0, 0)
+    plan = LaunchPlan({}, (), (), (3, 1, 1), 3, work, ())
+    with pytest.raises(RuntimeError, match=f"look: a workgroup ended with status {status}"):
+        groups.run(plan, ())
+    launch = groups.bind(plan, ())
+    assert launch() == status
+    failing[0] = 0
+    groups.run(plan, ())
+    assert not launch()
+
+
+def test_without_memory_for_machine_code_every_launch_gives_the_lock_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no memory that can be executed")
+
+    a, b = integers(4, 8), integers(3, 8)
+    monkeypatch.setattr(module, "launches_alone", module.launches_alone.__wrapped__)
+    monkeypatch.setattr(module, "machine_function", refuse)
+    assert module.launches_alone() is None
+    assert torch.equal(Kernel(gemm_artifact())(a, b), a @ b.T)
+
+
+@WORK
 @pytest.mark.parametrize("bound", [0, 1, 3])
-def test_launches_get_the_addresses_that_are_not_bound(bound: int) -> None:
+def test_launches_get_the_addresses_that_are_not_bound(bound: int, work: int) -> None:
     """Those of new tensors are others at each launch; constants stand behind them."""
     seen: list[tuple[int, ...]] = []
 
@@ -192,7 +226,7 @@ def test_launches_get_the_addresses_that_are_not_bound(bound: int) -> None:
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address
     groups = module.Workgroups("look", LoadedCode(address, 4096, mmap.mmap(-1, 1)), 2, 3)
-    plan, places = LaunchPlan({}, (7, -8), (), (1, 1, 1), 1, 1, ()), (64, 128, 192)
+    plan, places = LaunchPlan({}, (7, -8), (), (1, 1, 1), 1, work, ()), (64, 128, 192)
     launch = groups.bind(plan, places[:bound], 3 - bound)
     for shift in (0, 4096, 0):
         launch(*(place + shift for place in places[bound:]))

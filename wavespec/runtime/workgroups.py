@@ -136,7 +136,12 @@ class Workgroups:
             or 0.
         """
         most, local_bytes = _most_threads(plan), self._code.local_bytes
-        if most == 1 and plan.work < _SHORT_WORK and local_bytes <= _LOCAL_BYTES and (alone := _alone()) is not None:
+        if (
+            most == 1
+            and plan.work < _SHORT_WORK
+            and local_bytes <= _LOCAL_BYTES
+            and (alone := launches_alone()) is not None
+        ):
             return self._bind_short(alone, plan, addresses, made)
         made_at = _BUFFERS_AT - _CALL_AT + 8 * len(addresses)
         call = slice(_CALL_AT, _CALL_AT + self._call.size)
@@ -251,7 +256,7 @@ class _Alone(NamedTuple):
 
 
 @functools.cache
-def _alone() -> _Alone | None:
+def launches_alone() -> _Alone | None:
     """None where no function of Python can be made of machine code."""
     space = Workspace(1, _LOCAL_BYTES)
     try:
