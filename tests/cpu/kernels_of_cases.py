@@ -11,7 +11,7 @@ from tests.kernels import Sizes, Subject
 from wavespec.cache import CompileCache
 from wavespec.cases_on_machines import cases_on
 from wavespec.pipeline import build, build_part, join_cases
-from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.artifact import PACKED, KernelArtifact
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec
 from wavespec.schema.cases import TargetCase, case_for_sizes
@@ -28,10 +28,14 @@ class KernelsOfCases:
         self._built: dict[int, Kernel] = {}
 
     def __call__(self, *inputs: Tensor) -> Any:
-        """What the case for these inputs computes; no element of them shares bytes with another."""
+        """What the case for these inputs computes."""
         given = [tensor for tensor in self.spec.tensors.values() if tensor.role != "output"]
-        shapes = zip(given, inputs, strict=True)
-        sizes = {dim: size for one, tensor in shapes for dim, size in zip(one.shape, tensor.shape, strict=True)}
+        sizes: dict[str, int] = {}
+        for one, tensor in zip(given, inputs, strict=True):
+            elements, bytes_ = PACKED.get(one.dtype, (1, 1))
+            sizes |= dict(zip(one.shape, tensor.shape, strict=True))
+            if one.shape:
+                sizes[one.shape[-1]] = tensor.shape[-1] // bytes_ * elements
         return self.for_sizes(complete_sizes(self.spec, sizes))(*inputs)
 
     def for_sizes(self, sizes: Sizes) -> Kernel:
