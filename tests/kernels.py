@@ -432,6 +432,11 @@ class Subject:
         """Whether it proves little that another one does not: a variant of attention in its second type."""
         return self.file.startswith("attention_") and self.name.endswith("_f16")
 
+    @property
+    def is_first_type(self) -> bool:
+        """Whether no other kernel of its file is the same in another type and comes before it."""
+        return self.name == self.file or self.name.rpartition("_")[2] not in TORCH
+
     def cases(self, target: str) -> tuple[TargetCase, ...]:
         """The kernels for `target`; the last one is for all sizes."""
         return _cases(self, target)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
+
 import iree.compiler  # noqa: F401  # pyright: ignore[reportUnusedImport, reportMissingTypeStubs]
 
 from wavespec.cache import CompileCache
@@ -9,6 +12,8 @@ from wavespec.cases_on_machines import cases_on
 from wavespec.generate import kernels_in, load_spec, spec_sha256
 from wavespec.pipeline import build_part
 from wavespec.runtime.code import ArtifactError, Recipe
+from wavespec.schema import KernelSpec
+from wavespec.schema.cases import TargetCase
 from wavespec.targets.machine import machines, variants
 
 
@@ -17,12 +22,7 @@ def rebuild(recipe: Recipe, cache: CompileCache) -> bytes:
 
     Errors: `ArtifactError` where the spec, or what wavespec makes of it, is not what the recipe says.
     """
-    spec = next(
-        (one.spec for one in kernels_in(load_spec(recipe.spec)) if spec_sha256(one.spec) == recipe.spec_sha256), None
-    )
-    if spec is None:
-        raise ArtifactError(f"{recipe.spec.name} changed since its wrapper was written; run 'wavespec generate'.")
-    *some, every = cases_on(spec, recipe.target, machines(recipe.target))
+    spec, (*some, every) = _cases(recipe.spec, recipe.spec_sha256, recipe.target)
     case = {None: every, **dict(enumerate(some))}.get(recipe.place.case)
     machine = next((one for one in variants(recipe.target) if one.variant == recipe.variant), None)
     if case is not None and machine is not None:
@@ -34,3 +34,16 @@ def rebuild(recipe: Recipe, cache: CompileCache) -> bytes:
         f"{spec.name}: this version of wavespec makes other code of {recipe.spec.name} than the one that wrote the "
         "wrapper; run 'wavespec generate'."
     )
+
+
+@lru_cache(maxsize=8)  # a call of other sizes asks for another case of the same kernel; what the spec says has a sum
+def _cases(path: Path, sha256: str, target: str) -> tuple[KernelSpec, tuple[TargetCase, ...]]:
+    """The kernel with this sum in a file of specs, and its cases for a target.
+
+    Raises:
+        ArtifactError: no kernel there has the sum.
+    """
+    spec = next((one.spec for one in kernels_in(load_spec(path)) if spec_sha256(one.spec) == sha256), None)
+    if spec is None:
+        raise ArtifactError(f"{path.name} changed since its wrapper was written; run 'wavespec generate'.")
+    return spec, cases_on(spec, target, machines(target))

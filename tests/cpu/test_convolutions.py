@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as functional
 
+from tests.cpu.kernels_of_cases import KernelsOfCases
 from tests.kernels import SPECS
-from wavespec.pipeline import compile
-from wavespec.runtime.kernel import Kernel
+from wavespec.pipeline import best_variant
 from wavespec.schema import loads
 from wavespec.schema.language.expressions import Num
 
@@ -70,11 +70,11 @@ DEPTHWISE = {
 
 
 @cache
-def kernel(name: str, windows: tuple[int, int, int], dtype: str = "bf16") -> Kernel:
+def kernel(name: str, windows: tuple[int, int, int], dtype: str = "bf16") -> KernelsOfCases:
     text = (SPECS / f"{name}.wave.yaml").read_text().replace("[bf16, f16, f32]", f"[{dtype}]")
     spec = loads(text, f"{name}.wave.yaml", SPECS)
     params = {**spec.params, **dict(zip(("STRIDE", "PAD", "DILATION"), map(Num, windows), strict=True))}
-    return compile(spec.model_copy(update={"params": params}))
+    return KernelsOfCases(spec.model_copy(update={"params": params}), best_variant("cpu"))
 
 
 def whole(*shape: int, dtype: str) -> torch.Tensor:

@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 import torch
 
-from wavespec.pipeline import best_variant, build, lower
-from wavespec.runtime.kernel import Kernel
+from tests.cpu.kernels_of_cases import KernelsOfCases
+from wavespec.pipeline import best_variant, lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.cases import case_for_sizes, cases_for_target
 
@@ -32,8 +32,8 @@ def spec(bins: str) -> KernelSpec:
 
 
 @cache
-def kernel(bins: str) -> Kernel:
-    return Kernel(build(spec(bins), "cpu", only=best_variant("cpu")))
+def kernel(bins: str) -> KernelsOfCases:
+    return KernelsOfCases(spec(bins), best_variant("cpu"))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.cpu.kernels_of_cases import KernelsOfCases
 from tests.kernels import SPECS, Sizes
-from wavespec.pipeline import best_variant, build
-from wavespec.runtime.kernel import Kernel
+from wavespec.pipeline import best_variant
 from wavespec.schema import KernelSpec
 from wavespec.schema.families.load_family import loads_family
 from wavespec.sim.reference import reference
@@ -49,7 +49,7 @@ def inputs(sizes: Sizes, dtype: torch.dtype) -> list[torch.Tensor]:
 def test_no_result_errs_twice_as_much_as_torch(text: str, groups: int, dtype: str) -> None:
     """Scores were sums of one chain, where torch sums in parts: `top` and `total` erred 2.0 to 2.8 times as much."""
     of = spec(text, dtype)
-    kernel = Kernel(build(of, "cpu", only=best_variant("cpu")))
+    kernel = KernelsOfCases(of, best_variant("cpu"))
     for m, n, d, e in SIZES if dtype == "f16" else SIZES[:2]:  # pairs of bf16 are multiplied, which errs less
         # Of several sequences: the largest error of a dozen results is one of chance, ours as torch's.
         sizes = {"B": 3, "H": 4, "G": groups, "M": m, "N": n, "D": d, "E": e}

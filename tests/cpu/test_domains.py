@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.cpu.kernels_of_cases import KernelsOfCases
 from wavespec.check_builds import check_builds
-from wavespec.pipeline import best_variant, build
-from wavespec.runtime.kernel import Kernel
+from wavespec.pipeline import best_variant
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.load import loads
 
@@ -126,8 +126,8 @@ graph:
 """
 
 
-def compiled(spec: KernelSpec) -> Kernel:
-    return Kernel(build(spec, "cpu", only=best_variant("cpu")))
+def compiled(spec: KernelSpec) -> KernelsOfCases:
+    return KernelsOfCases(spec, best_variant("cpu"))
 
 
 @pytest.mark.parametrize("count", [0, 1, 33, 70_000])

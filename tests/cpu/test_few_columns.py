@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 import torch
 
-from wavespec.pipeline import best_variant, build
-from wavespec.runtime.kernel import Kernel
+from tests.cpu.kernels_of_cases import KernelsOfCases
+from wavespec.pipeline import best_variant
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.schema.language.constraints import Hardware, Tiling
@@ -54,8 +54,8 @@ def spec(text: str, dtype: str) -> KernelSpec:
 
 
 @cache
-def kernel(text: str, dtype: str) -> Kernel:
-    return Kernel(build(spec(text, dtype), "cpu", only=best_variant("cpu")))
+def kernel(text: str, dtype: str) -> KernelsOfCases:
+    return KernelsOfCases(spec(text, dtype), best_variant("cpu"))
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> torch.Tensor:

@@ -7,10 +7,10 @@ from functools import cache
 import pytest
 import torch
 
+from tests.cpu.kernels_of_cases import KernelsOfCases
 from tests.schema.test_parted_loops import spec_of
 from tests.sim.test_parts_of_scans import spec_of as nucleus
-from wavespec.pipeline import best_variant, build
-from wavespec.runtime.kernel import Kernel
+from wavespec.pipeline import best_variant
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.cases import case_for_sizes, cases_for_target
 from wavespec.sim.reference import reference
@@ -38,8 +38,8 @@ def rows(word: str) -> KernelSpec:
 
 
 @cache
-def kernel(word: str) -> Kernel:
-    return Kernel(build(rows(word), "cpu", only=best_variant("cpu")))
+def kernel(word: str) -> KernelsOfCases:
+    return KernelsOfCases(rows(word), best_variant("cpu"))
 
 
 @pytest.mark.parametrize("columns", [524_288, 524_289, 525_311, 1_000_003])
@@ -55,7 +55,7 @@ def test_long_rows_are_joined_part_by_part(word: str, columns: int) -> None:
 def test_parts_behind_the_last_element_are_empty(columns: int) -> None:
     """Of 4097 elements, 21 parts have 192, one has 65, and ten have none."""
     x, weight = torch.randint(-8, 8, (5, columns)).float(), torch.ones(5)
-    sums = Kernel(build(spec_of(), "cpu", only=best_variant("cpu")))
+    sums = KernelsOfCases(spec_of(), best_variant("cpu"))
     torch.testing.assert_close(sums(x, weight), x.sum(1), atol=0, rtol=0)
 
 
@@ -69,6 +69,6 @@ def test_many_rows_and_short_ones_have_no_parts() -> None:
 def test_steps_write_the_results_that_they_find(columns: int) -> None:
     """The walk over parts writes one, the kernel behind it the others."""
     spec, x = nucleus("cpu"), torch.randint(-3, 5, (3, columns)).float()
-    found = Kernel(build(spec, "cpu", only=best_variant("cpu")))(x)
+    found = KernelsOfCases(spec, best_variant("cpu"))(x)
     for one, right in zip(found, reference(spec, x), strict=True):
         torch.testing.assert_close(one.double(), right.double(), atol=0, rtol=0)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.bare import planned_anew
+from tests.cpu.kernels_of_cases import KernelsOfCases
 from tests.kernels import Subject, subjects, tensors_of
+from tests.rungs import often
 from wavespec.pipeline import best_variant, build
 from wavespec.runtime.kernel import Kernel
+from wavespec.schema import KernelSpec
 
 SOME = (
     *("gemm_bf16", "gemm_f32", "linear_swiglu", "attention", "softmax", "sum_dim", "cumsum", "rope", "transpose"),
@@ -19,10 +22,13 @@ ROUNDED_MORE = {("attention_decode_f16", 4096)}
 spec's own plan."""
 
 
-def check(subject: Subject) -> None:
+def plan(subject: Subject) -> KernelSpec:
     spec = planned_anew(subject.spec)
     assert spec.constraints, "the plan has tiles"
-    kernel = Kernel(build(spec, "cpu", only=best_variant("cpu")))
+    return spec
+
+
+def check(subject: Subject, kernel: Kernel | KernelsOfCases) -> None:
     row = subject.row
     for sizes, whole in (
         *((one, row.exact) for one in (*row.small, *row.on_cpu)),
@@ -36,10 +42,19 @@ def check(subject: Subject) -> None:
 
 @pytest.mark.parametrize("subject", [one for one in subjects("cpu") if one.name in SOME], ids=lambda one: one.name)
 def test_some_are_right(subject: Subject) -> None:
-    check(subject)
+    check(subject, Kernel(build(plan(subject), "cpu", only=best_variant("cpu"))))
 
 
-@pytest.mark.rare
-@pytest.mark.parametrize("subject", [one for one in subjects("cpu") if one.name not in SOME], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "subject",
+    often(
+        [one for one in subjects("cpu") if one.name not in SOME],
+        lambda one: one.is_first_type,
+        pytest.mark.rare,
+        pytest.mark.always,
+    ),
+    ids=lambda one: one.name,
+)
 def test_all_are_right(subject: Subject) -> None:
-    check(subject)
+    """The cases that these sizes are of; that all of them build, `tests/schema/test_planned.py` sees."""
+    check(subject, KernelsOfCases(plan(subject), best_variant("cpu")))

@@ -7,9 +7,9 @@ from functools import cache
 import pytest
 import torch
 
+from tests.cpu.kernels_of_cases import KernelsOfCases
 from tests.kernels import SPECS
-from wavespec.pipeline import best_variant, build
-from wavespec.runtime.kernel import Kernel
+from wavespec.pipeline import best_variant
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.cases import case_for_sizes, cases_for_target
 
@@ -49,8 +49,8 @@ def spec(formula: str) -> KernelSpec:
 
 
 @cache
-def kernel(formula: str) -> Kernel:
-    return Kernel(build(spec(formula), "cpu", only=best_variant("cpu")))
+def kernel(formula: str) -> KernelsOfCases:
+    return KernelsOfCases(spec(formula), best_variant("cpu"))
 
 
 def by_lanes(formula: str, sizes: dict[str, int]) -> bool:

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from wavespec.pipeline import compile
+from tests.cpu.kernels_of_cases import KernelsOfCases
+from wavespec.pipeline import best_variant, compile
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import load
 from wavespec.sim.packed import packed, unpacked
@@ -62,6 +63,6 @@ def test_what_is_written_is_what_products_read(quantize: Kernel) -> None:
     for one in (x, w):
         one[:, ::32] = 4.0
         one[one.abs() == 5] = 3
-    product = compile(load(SPECS / "matmul_mxf4.wave.yaml"))
+    product = KernelsOfCases(load(SPECS / "matmul_mxf4.wave.yaml"), best_variant("cpu"))
     (a, a_scale), (b, b_scale) = quantize(x), quantize(w)
     assert torch.equal(product(a, b, a_scale, b_scale), (x.double() @ w.double().T).bfloat16())

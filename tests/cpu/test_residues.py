@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.cpu.kernels_of_cases import KernelsOfCases
 from tests.schema.test_residues import PLACES, PRODUCT, as_written, flat, numbers, windows
-from wavespec.pipeline import compile
+from wavespec.pipeline import best_variant
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.plans.planned import planned
 from wavespec.schema.resolve import complete_sizes
@@ -31,4 +32,6 @@ def test_results_are_those_of_all_terms(spec: KernelSpec) -> None:
     inputs = [
         numbers(*(sizes[dim] for dim in one.shape)).float() for one in spec.tensors.values() if one.role == "input"
     ]
-    assert torch.equal(compile(made, "cpu")(*inputs).double(), reference(with_tiled_loops(spec), *inputs))
+    assert torch.equal(
+        KernelsOfCases(made, best_variant("cpu"))(*inputs).double(), reference(with_tiled_loops(spec), *inputs)
+    )

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.cpu.kernels_of_cases import KernelsOfCases
 from tests.kernels import Subject
 from tests.ops.rows import Rows
-from wavespec.pipeline import best_variant, build
+from wavespec.pipeline import best_variant
 from wavespec.runtime.cpu_features import cpu_features
-from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, load
 from wavespec.targets.machine import machines
 
@@ -33,11 +33,11 @@ TORCH = {
 JOIN = {"sum": torch.sum, "prod": torch.prod, "max": torch.amax, "min": torch.amin}
 
 
-def kernel(spec: KernelSpec, variant: str = "") -> Kernel:
+def kernel(spec: KernelSpec, variant: str = "") -> KernelsOfCases:
     machine = next((m for m in machines("cpu") if m.variant == variant), best_variant("cpu"))
     if missing := set(machine.requires) - cpu_features():
         pytest.skip(f"this CPU has no {', '.join(sorted(missing))}")
-    return Kernel(build(spec, "cpu", only=machine))
+    return KernelsOfCases(spec, machine)
 
 
 @cache

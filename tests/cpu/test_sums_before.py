@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from tests.cpu.kernels_of_cases import KernelsOfCases
 from tests.schema.test_sums_before import APART, DISTANCES
-from wavespec.pipeline import compile
+from wavespec.pipeline import best_variant, compile
 from wavespec.schema import loads
 
 SIZES = [(100, 70, 90), (65, 30, 300), (7, 5, 3), (800, 20, 33), (128, 128, 0)]
@@ -29,7 +30,7 @@ def test_rows_may_be_strided_and_start_anywhere() -> None:
 
 def test_sums_in_loops_of_their_own_are_made_before_as_well() -> None:
     """Few elements, too: tiles of the product once had no room for them."""
-    kernel = compile(loads(APART), "cpu")
+    kernel = KernelsOfCases(loads(APART), best_variant("cpu"))
     for m, n, k in ((100, 70, 90), (7, 5, 3)):
         x, y = (torch.randint(-8, 9, (rows, k)).float() for rows in (m, n))
         assert torch.equal(kernel(x, y), (x[:, None] - y[None]).square().sum(-1))

@@ -27,7 +27,17 @@ def kernel(subject: Subject, variant: str, sizes: Sizes) -> Kernel:
 
 @of_every_variant
 @pytest.mark.parametrize(
-    "subject", often(subjects("cpu"), lambda one: one.name in SOME), ids=lambda subject: subject.name
+    "subject",
+    [
+        *often([one for one in subjects("cpu") if one.name in SOME], lambda _: True, pytest.mark.always),
+        *often(
+            [one for one in subjects("cpu") if one.name not in SOME],
+            lambda one: one.is_first_type,
+            pytest.mark.rare,
+            pytest.mark.always,
+        ),
+    ],
+    ids=lambda subject: subject.name,
 )
 def test_every_small_size(subject: Subject, variant: str) -> None:
     for sizes in subject.row.small:

@@ -22,6 +22,8 @@ AT_ONCE, EACH, MOST = 8_000, 700, 26_000
 core.  The longest have nine tenths of it; what reads across the rows that it writes had 35,000."""
 
 
+@pytest.mark.always
+@pytest.mark.rare
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.removesuffix(".wave.yaml"))
 def test_lines_grow_with_operations_alone(file: Path) -> None:
     """Of the case for all sizes and of the first one, and of all kernels that they launch."""

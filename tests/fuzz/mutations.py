@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from wavespec.schema.families.load_family import loads_family
 from wavespec.schema.language.dtypes import DTYPES
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.targets.names import TARGETS
+from wavespec.yaml_loader import read_data
 
 NUMBERS: Final = (0, 1, 2, 3, 4, 5, 7, 8, 16, 17, 24, 32, 48, 64, 96, 100, 128, 160, 192, 256, 512, 1024, 1 << 20, -1)
 SCHEDULES: Final[tuple[dict[str, Any], ...]] = (
@@ -40,20 +42,19 @@ Tree = Any
 Path = tuple[Any, ...]
 
 
-def _bases() -> list[Tree]:
+@cache
+def bases() -> list[Tree]:
+    """The specs of the project and two members of each family, as plain data; nobody changes them."""
     texts = [path.read_text(encoding="utf-8") for path in KERNELS]
     for path in FAMILIES:
         family = loads_family(path.read_text(encoding="utf-8"), path.name, path.parent)
         texts += [dump_yaml(member.spec) for member in family.members[:2]]
-    return [yaml.safe_load(text) for text in texts]
-
-
-BASES: Final = _bases()
+    return list(map(read_data, texts))
 
 
 def mutated_spec(random: Random) -> str:
     """The text of a spec with one to four nodes changed."""
-    tree = copy.deepcopy(random.choice(BASES))
+    tree = copy.deepcopy(random.choice(bases()))
     for _ in range(random.choice((1, 1, 2, 2, 3, 4))):
         random.choice(_MUTATIONS)(tree, random)
     return yaml.safe_dump(tree, sort_keys=False, width=110)
@@ -184,7 +185,7 @@ def _constraint(tree: Tree, random: Random) -> None:
 
 def _graft(tree: Tree, random: Random) -> None:
     """A piece of another spec, where one with the same key stands."""
-    path, other = _pick(tree, random), random.choice(BASES)
+    path, other = _pick(tree, random), random.choice(bases())
     if path:
         same = [value for at, value in nodes(other) if at[-1] == path[-1]]
         if same:

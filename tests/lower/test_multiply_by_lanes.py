@@ -90,6 +90,8 @@ def test_a_pixel_meets_its_taps_at_once() -> None:
     assert sum(one != other for one, other in pairwise(keys)) + 1 == len({*keys})
 
 
+@pytest.mark.always
+@pytest.mark.rare
 @pytest.mark.parametrize("variant", ["x86_64_v2", "x86_64_v3", "x86_64_v4_bf16", "aarch64_v8_6"])
 @pytest.mark.parametrize("name", ["conv2d_grouped", "conv2d_grouped_f32"])
 def test_groups_are_right(name: str, variant: str) -> None:

@@ -179,6 +179,8 @@ MAPPED = [
 ]
 
 
+@pytest.mark.always
+@pytest.mark.rare
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("path", MAPPED, ids=lambda path: path.name.partition(".")[0])
 def test_kernels_with_mappings_are_lowered_with_checks(path: Any, target: str) -> None:

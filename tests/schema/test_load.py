@@ -66,6 +66,8 @@ def test_spec_of_the_project_is_clean_on_every_target(path: Path) -> None:
         assert all(value >= 0 for value in resolve_params(spec_for_target(spec, target)).values())
 
 
+@pytest.mark.always
+@pytest.mark.rare
 @pytest.mark.parametrize("path", MEASURED, ids=lambda path: path.name)
 def test_spec_of_a_benchmark_loads_as_what_it_extends_changes(path: Path) -> None:
     assert load(path).name == path.name.removesuffix(".wave.yaml")

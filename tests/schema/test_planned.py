@@ -6,6 +6,7 @@ import pytest
 
 from tests.bare import planned_anew, without_plan
 from tests.kernels import SPECS, Subject, subjects
+from tests.rungs import often
 from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
 from wavespec.schema.builder import KernelBuilder
@@ -256,8 +257,16 @@ def test_mistakes_are_told_as_in_other_specs() -> None:
     assert [one.code for one in raised.value.diagnostics] == ["undefined-name"]
 
 
-@pytest.mark.rare
-@pytest.mark.parametrize("subject", [one for one in subjects(*TARGETS) if not one.is_alike], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "subject",
+    often(
+        [one for one in subjects(*TARGETS) if not one.is_alike],
+        lambda one: one.is_first_type,
+        pytest.mark.rare,
+        pytest.mark.always,
+    ),
+    ids=lambda one: one.name,
+)
 def test_every_kernel_builds_without_its_plan(subject: Subject) -> None:
     assert check_builds([planned_anew(subject.spec)]) == [()]
 

@@ -97,6 +97,18 @@ def test_masked_load_gives_zeros() -> None:
     assert report.ok and report.tensors["B"].sum() == 5
 
 
+def test_a_load_that_every_lane_leaves_out_is_wherever_it_is() -> None:
+    """Of no place there is nothing to be looked up: neither is it outside nor not aligned."""
+    body = """
+    %a = load {memory = "A", offset = [lane*4 + 1001], mask = (([lane], [0],),)} : f32x4
+    store %a {memory = "B", offset = [lane*4]}
+    """
+    arrays = [tensor("A", "input", 12), tensor("B", "output", 128)]
+    report = simulate(kernel(NVIDIA, arrays, body), NVIDIA, {"A": numbers(12)}, {})
+    assert report.findings == () and not report.tensors["B"].any()
+    assert (report.counts["global load bytes"], report.counts["global load 16 B"]) == (0, 0)
+
+
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_out_of_bounds_names_the_element(space: str) -> None:
     memory = tensor("A", "output", 31) if space == "global" else shared("A", 31)

@@ -41,6 +41,7 @@ def _lowered(subject: Subject, number: int) -> tuple[TargetCase, tuple[Kernel, .
     return case, lowered_case(case, FEW)
 
 
+@pytest.mark.always
 @pytest.mark.rare
 @pytest.mark.parametrize("file", FILES)
 @settings(max_examples=max(1, settings().max_examples // _SHARE))

@@ -51,11 +51,10 @@ def loads(kernel: Kernel) -> set[str]:
 def test_results_are_right_where_rows_and_columns_end(text: str, schedule: str) -> None:
     kernel = lowered(text, SCHEDULES[schedule])
     assert steps_of_boxes(kernel) == {2} and loads(kernel) == {"load_matrix"}
-    for rows in (1, 129, 200):
-        for order in ("forward", "reverse", 0):
-            report, expected = run(text, kernel, order, rows)
-            assert report.ok, report.render()
-            np.testing.assert_array_equal(report.tensors["y"], expected)
+    for rows, order in ((1, "forward"), (129, "reverse"), (200, "forward"), (200, "reverse"), (200, 0)):
+        report, expected = run(text, kernel, order, rows)
+        assert report.ok, report.render()
+        np.testing.assert_array_equal(report.tensors["y"], expected)
 
 
 @pytest.mark.parametrize(

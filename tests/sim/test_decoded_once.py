@@ -40,7 +40,9 @@ def taken(dim: Dim, size: int) -> int:
 @pytest.mark.parametrize(
     ("name", "target", "number"),
     often(
-        [(*of, number) for of, cases in CASES.items() for number in range(len(cases))], lambda one: one[1] == "sm_90"
+        [(*of, number) for of, cases in CASES.items() for number in range(len(cases))],
+        lambda one: one[1] == "sm_90",
+        pytest.mark.always,
     ),
 )
 def test_every_case_is_right_without_a_race(name: str, target: str, number: int) -> None:

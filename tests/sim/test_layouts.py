@@ -24,6 +24,7 @@ TYPES = ("bf16", "f16", "f32", "f64", "i8", "u8", "f8e4m3fn", "f8e5m2")
 WITHOUT = {("u8", "gfx942"), ("u8", "gfx950")}
 """Machines that multiply no such numbers."""
 NARROW = [{"N": 1}, {"N": 37}, {"M": 7}, {"K": 1}, {"K": 8}, {"K": 10}, {"M": 33, "N": 11, "K": 55}]
+_NARROW_TYPES = ("bf16", "f32", "i8", "f8e5m2")
 
 
 def check_build(spec: KernelSpec, targets: tuple[str, ...] = TARGETS) -> None:
@@ -57,13 +58,16 @@ def test_all_types_and_layouts_build(dtype: str, layouts: tuple[str, str]) -> No
     check_build(product(dtype, *layouts), tuple(target for target in TARGETS if (dtype, target) not in WITHOUT))
 
 
+@pytest.mark.always
 @pytest.mark.rare
-@pytest.mark.parametrize("fixed", NARROW, ids=str)
-@pytest.mark.parametrize("dtype", ["bf16", "f32", "i8", "f8e5m2"])
-def test_dims_of_few_elements_build_in_all_layouts(dtype: str, fixed: dict[str, int]) -> None:
-    for one in LAYOUTS:
-        check_build(product(dtype, *one, fixed=fixed))
-        check_build(product(dtype, *one, "N, M", fixed=fixed))
+@pytest.mark.parametrize("fixed", range(len(NARROW)), ids=[str(one) for one in NARROW])
+@pytest.mark.parametrize("dtype", range(len(_NARROW_TYPES)), ids=_NARROW_TYPES)
+def test_dims_of_few_elements_build_in_all_layouts(dtype: int, fixed: int) -> None:
+    """Half of the layouts each, so that any two of a type, a dim and a layout meet."""
+    layouts = [(*one, result) for one in LAYOUTS for result in ("M, N", "N, M")]
+    for number, one in enumerate(layouts):
+        if (number.bit_count() + dtype + fixed) % 2 == 0:
+            check_build(product(_NARROW_TYPES[dtype], *one, fixed=NARROW[fixed]))
 
 
 @pytest.mark.rare

@@ -65,9 +65,12 @@ class MemoryUnit:
         rank: int | None = op.get("rank")
         memories = self.memories if rank is None else self.workgroup.cluster[rank].memories
         memory, active = memories[op["memory"]], self._active(op, count)
-        if not op.get("around"):
-            return self._read(op, memory, op["offset"], op.get("buffer"), count, active, required_alignment=False)
-        return self._read_around(op, memory, op["offset"], count, active, required=False)
+        if op.get("around"):
+            return self._read_around(op, memory, op["offset"], count, active, required=False)
+        if active is not None and memory.memory.space == "global" and not some(active):  # most of copies by few lanes
+            self.statistics.access_of_nobody("load", memory, count)
+            return np.zeros(active.shape, memory.data.dtype)
+        return self._read(op, memory, op["offset"], op.get("buffer"), count, active, required_alignment=False)
 
     def store(self, op: Op, values: Array) -> None:
         target, count = self.memories[op["memory"]], values.shape[1]

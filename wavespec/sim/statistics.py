@@ -60,6 +60,11 @@ class Statistics:
                 asking = busiest_bank(address, threads, width, wave_lanes, shared)
                 use.first = self._words(lanes[list(asking)], touched.start[list(asking)])
 
+    def access_of_nobody(self, verb: str, target: SimulatedMemory, count: int) -> None:
+        """An access to ``count`` elements that every lane leaves out: figures tell that there is one."""
+        self.counts[f"{target.memory.space} {verb} bytes"] += 0
+        self.counts[f"{target.memory.space} {verb} {count * target.bytes} B"] += 0
+
     def _use(self, op: Op, target: SimulatedMemory) -> _BankUse:
         by_op = self._bank_uses.get((id(op), target.memory.name))
         if by_op is None:

@@ -181,11 +181,13 @@ def check_asked(
         if isinstance(node, Call) and node.function in PLACES:
             yield PlaceOutsideGraph(part_of(where, node), str(node))
         name = getattr(node, "name", None)
-        if name is None or name in broken:
+        if name is None or name in broken or any(name in one for one in (spec.dims, spec.params, spec.scalars)):
             continue
-        known = [*spec.dims, *spec.params, *spec.scalars, *spec.named_strides]
-        if name not in (*known, *spec.numbers) and is_number(name):
+        if name in spec.named_strides or name in spec.numbers:
+            continue
+        if is_number(name):
             yield from check_number(spec, name, part_of(where, node), broken)
-        elif name not in (*known, *spec.numbers):
+        else:
+            known = [*spec.dims, *spec.params, *spec.scalars, *spec.named_strides]
             yield UndefinedName(part_of(where, node), name, "a dim or a parameter", known)
     yield from refuse_fraction(spec, expression, where)

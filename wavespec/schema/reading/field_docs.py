@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
+import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from wavespec.schema.language.base import SpecModel
@@ -58,11 +59,9 @@ def _field_docs(model: type[SpecModel]) -> dict[str, str]:
 def _declared(model: type[SpecModel]) -> dict[str, str]:
     """The fields that a class itself declares, with their docstrings; of one that a table made, without."""
     names = dict.fromkeys(inspect.get_annotations(model), "")
-    try:
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    except (OSError, TypeError):
+    tree = _classes_of(model.__module__).get(model.__qualname__)
+    if tree is None:
         return names
-    assert isinstance(tree, ast.ClassDef)
     for field, doc in zip(tree.body, tree.body[1:], strict=False):
         match field, doc:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
@@ -70,3 +69,13 @@ def _declared(model: type[SpecModel]) -> dict[str, str]:
             case _:
                 pass
     return names
+
+
+@cache
+def _classes_of(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module by name; none where there is no source. `inspect` would read all of it for each."""
+    try:
+        body = ast.parse(inspect.getsource(sys.modules[module])).body
+    except (OSError, TypeError):
+        return {}
+    return {one.name: one for one in body if isinstance(one, ast.ClassDef)}
