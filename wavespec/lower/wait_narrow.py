@@ -1,0 +1,97 @@
+"""Thread kernel in, thread kernel out: elements that wait while lanes meet wait as they were loaded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import ClassVar
+
+from wavespec.ir.kernel import Kernel, Op, Value, rewrite
+from wavespec.ir.rewriting import copied, renamed, uses_of
+from wavespec.ir.thread_ops import BARRIER, CAST, FOR, OPAQUE, SIGNAL_WAIT
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.load_ahead import OTHER_REGISTERS, registers_of_lane
+from wavespec.lower.thread_properties import is_of_lanes
+from wavespec.schedule.prefetch import words
+from wavespec.targets.machine import Machine
+
+_NARROW_BITS = 16
+
+
+class WaitNarrow(Pass):
+    """Convert elements of 16 bits again behind a meeting of lanes, where these have no registers for larger ones.
+
+    Before: what a row was converted to for its largest element or its sum is used again behind the exchange, and waits
+            as f32 for it, in twice the registers.
+    After:  where what waits does not fit the registers that the schedule gives a lane, elements wait as they came, and
+            are converted in front of their first use behind the meeting.  ``opaque`` stands before that, as compilers
+            would have both conversions as one.
+    """
+
+    name: ClassVar[str] = "wait-narrow"
+    requires = (is_of_lanes,)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.concurrent_workgroups
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if kernel.producers or not any(op.is_(BARRIER, SIGNAL_WAIT) for op in kernel.walk()):
+            return kernel
+        room, fresh = registers_of_lane(kernel, machine) - OTHER_REGISTERS, fresh_names(kernel)
+
+        def change(op: Op) -> tuple[Op, ...]:
+            return (replace(op, region=replace(op.body, ops=_narrowed(op.body.ops, op.body.yields, room, fresh))),)
+
+        body = rewrite(kernel.body, change, FOR)
+        body = _narrowed(body, (), room, fresh)
+        return kernel if body == kernel.body else replace(kernel, body=body)
+
+
+def _narrowed(ops: Sequence[Op], yields: Sequence[Value], room: int, fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """The operations with conversions that are made again, where more waits at one of the meetings than has room."""
+    meetings = [*accumulate((op.is_(BARRIER, SIGNAL_WAIT) for op in ops), initial=0)]
+    made = {value.name: (at, value) for at, op in enumerate(ops) for value in op.results}
+    used = defaultdict[str, list[int]](list)
+    for at, op in enumerate(ops):
+        for value in uses_of(op):
+            used[value.name].append(at)
+    for value in yields:
+        used[value.name].append(len(ops))
+    waiting = [0] * (meetings[-1] + 1)
+    for name, (at, value) in made.items():
+        for meeting in range(meetings[at], meetings[max(used[name], default=at)]):
+            waiting[meeting] += words(value)
+    if max(waiting) <= room:
+        return tuple(ops)
+    late = {op.result.name: op for op in ops if op.is_(CAST) and _is_of_narrow(op)}
+    return _converted_again(ops, meetings, late, fresh)
+
+
+def _is_of_narrow(op: Op) -> bool:
+    (source,) = op.operands
+    narrow, wide = source.vector, op.result.vector
+    return narrow.dtype.bits == _NARROW_BITS < wide.dtype.bits and narrow.elements % 2 == 0
+
+
+def _converted_again(
+    ops: Sequence[Op], meetings: Sequence[int], late: Mapping[str, Op], fresh: Callable[[str], str]
+) -> tuple[Op, ...]:
+    """Each of the conversions once in front of its first use behind every meeting behind which it has one."""
+    made = {op.result.name: meetings[at] for at, op in enumerate(ops) if op.is_(CAST)}
+    names = dict[str, Value]()
+    result = list[Op]()
+    for at, op in enumerate(ops):
+        if at and meetings[at] != meetings[at - 1]:
+            names.clear()
+        for value in uses_of(op):
+            if value.name in late and value.name not in names and meetings[at] > made[value.name]:
+                cast = late[value.name]
+                (source,) = cast.operands
+                hidden = {source.name: Value(fresh(source.name), source.type)}
+                result.append(Op(OPAQUE.name, (source,), (hidden[source.name],), span=cast.span, node=cast.node))
+                result.append(copied(cast, fresh, hidden))
+                names[value.name] = result[-1].result
+        result.append(renamed(op, names))
+    return tuple(result)
