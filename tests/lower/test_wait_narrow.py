@@ -6,7 +6,9 @@ import pytest
 
 from tests.lower.gemms import NVIDIA
 from tests.lower.ir_text import Text, body_text
+from wavespec.ir.kernel import Kernel
 from wavespec.lower.wait_narrow import WaitNarrow
+from wavespec.targets.machine import Machine
 
 ROW = Text("""
     thread kernel @k target sm_90 lanes 32
@@ -38,7 +40,11 @@ BEHIND = """
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes with seven registers beside those for places."""
-    monkeypatch.setattr("wavespec.lower.wait_narrow.registers_of_lane", lambda *_: 27)
+
+    def registers_of_lane(kernel: Kernel, machine: Machine) -> int:
+        return 27
+
+    monkeypatch.setattr("wavespec.lower.wait_narrow.registers_of_lane", registers_of_lane)
 
 
 @pytest.mark.usefixtures("crowded")
