@@ -84,7 +84,7 @@ def test_other_powers_stay(old: str, new: str) -> None:
 def test_a_difference_that_somebody_sees_is_made_for_that_alone() -> None:
     seen = WRITE.replace("VALUE", "d")
     text = ROW.after(PowersByProducts(), NVIDIA, BODY + seen)
-    assert "%d = elementwise %w, %m {function = \"sub\"}" in text
+    assert '%d = elementwise %w, %m {function = "sub"}' in text
     assert "%exponent = elementwise %w, %rate, %offset" in text
 
 

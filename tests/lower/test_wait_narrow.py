@@ -63,6 +63,22 @@ def test_each_meeting_has_a_conversion_of_its_own() -> None:
 
 
 @pytest.mark.usefixtures("crowded")
+def test_what_one_instruction_makes_of_them_is_made_again() -> None:
+    """What rows of f16 are less than their largest element: its powers need it in front of the sum, results behind."""
+    less = LOAD.replace(
+        "    %s = reduce %w",
+        """    %l = reduce %w {function = "maximum"} : f32x1
+    %m = broadcast %l : f32x8
+    %d = elementwise %w, %m {function = "sub"} : f32x8
+    %s = reduce %d""",
+    )
+    text = ROW.after(WaitNarrow(), NVIDIA, less + BEHIND.replace("%w,", "%d,"))
+    again = text[text.index("barrier") :]
+    assert "%d.1 = elementwise %w.1, %m" in again and "%w.1 = cast %a.1" in again
+    assert again.count("= opaque") == 1 and "%d," not in again
+
+
+@pytest.mark.usefixtures("crowded")
 def test_what_nobody_needs_behind_it_is_converted_once() -> None:
     kernel = ROW.kernel(LOAD + BEHIND.replace("%w,", "%b,"))
     assert WaitNarrow()(kernel, NVIDIA) is kernel

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied, renamed, uses_of
-from wavespec.ir.thread_ops import BARRIER, CAST, FOR, OPAQUE, SIGNAL_WAIT
+from wavespec.ir.thread_ops import BARRIER, BROADCAST, CAST, ELEMENTWISE, FOR, OPAQUE, SIGNAL_WAIT, SLICE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.load_ahead import OTHER_REGISTERS, registers_of_lane
 from wavespec.lower.thread_properties import is_of_lanes
@@ -18,6 +18,7 @@ from wavespec.schedule.prefetch import words
 from wavespec.targets.machine import Machine
 
 _NARROW_BITS = 16
+_CHEAP = ("add", "mul", "sub")
 
 
 class WaitNarrow(Pass):
@@ -26,8 +27,8 @@ class WaitNarrow(Pass):
     Before: what a row was converted to for its largest element or its sum is used again behind the exchange, and waits
             as f32 for it, in twice the registers.
     After:  where what waits does not fit the registers that the schedule gives a lane, elements wait as they came, and
-            are converted in front of their first use behind the meeting.  ``opaque`` stands before that, as compilers
-            would have both conversions as one.
+            are converted in front of their first use behind the meeting, as well as what one instruction makes of them
+            and of a number of the row.  ``opaque`` stands before that, as compilers would have both as one.
     """
 
     name: ClassVar[str] = "wait-narrow"
@@ -65,8 +66,22 @@ def _narrowed(ops: Sequence[Op], yields: Sequence[Value], room: int, fresh: Call
             waiting[meeting] += words(value)
     if max(waiting) <= room:
         return tuple(ops)
-    late = {op.result.name: op for op in ops if op.is_(CAST) and _is_of_narrow(op)}
-    return _converted_again(ops, meetings, late, fresh)
+    return _converted_again(ops, meetings, _late(ops), fresh)
+
+
+def _late(ops: Sequence[Op]) -> dict[str, Op]:
+    """By the names of their results, conversions, and what one instruction makes of one and a number of the row."""
+    late, alike = dict[str, Op](), set[str]()
+    for op in ops:
+        if op.is_(CAST) and _is_of_narrow(op):
+            late[op.result.name] = op
+        elif op.is_(BROADCAST) or (op.is_(SLICE) and op.operands[0].name in alike):
+            alike.add(op.result.name)
+        elif op.is_(ELEMENTWISE) and op["function"] in _CHEAP:
+            names = {value.name for value in op.operands}
+            if names & late.keys() and names <= late.keys() | alike:
+                late[op.result.name] = op
+    return late
 
 
 def _is_of_narrow(op: Op) -> bool:
@@ -78,20 +93,30 @@ def _is_of_narrow(op: Op) -> bool:
 def _converted_again(
     ops: Sequence[Op], meetings: Sequence[int], late: Mapping[str, Op], fresh: Callable[[str], str]
 ) -> tuple[Op, ...]:
-    """Each of the conversions once in front of its first use behind every meeting behind which it has one."""
-    made = {op.result.name: meetings[at] for at, op in enumerate(ops) if op.is_(CAST)}
+    """What is late once in front of its first use behind every meeting behind which it has one."""
+    made = {name: meetings[at] for at, op in enumerate(ops) for name in (value.name for value in op.results)}
     names = dict[str, Value]()
+
+    def again(value: Value) -> Iterator[Op]:
+        if value.name not in late or value.name in names:
+            return
+        op, known = late[value.name], names
+        if op.is_(CAST):
+            (source,) = op.operands
+            known = {source.name: Value(fresh(source.name), source.type)}
+            yield Op(OPAQUE.name, (source,), (known[source.name],), span=op.span, node=op.node)
+        for operand in op.operands:
+            yield from again(operand)
+        copy = copied(op, fresh, known)
+        names[value.name] = copy.result
+        yield copy
+
     result = list[Op]()
     for at, op in enumerate(ops):
         if at and meetings[at] != meetings[at - 1]:
             names.clear()
         for value in uses_of(op):
-            if value.name in late and value.name not in names and meetings[at] > made[value.name]:
-                cast = late[value.name]
-                (source,) = cast.operands
-                hidden = {source.name: Value(fresh(source.name), source.type)}
-                result.append(Op(OPAQUE.name, (source,), (hidden[source.name],), span=cast.span, node=cast.node))
-                result.append(copied(cast, fresh, hidden))
-                names[value.name] = result[-1].result
+            if value.name in late and meetings[at] > made[value.name]:
+                result += again(value)
         result.append(renamed(op, names))
     return tuple(result)
