@@ -142,6 +142,17 @@ def test_powers_of_e_by_a_machines_steps_are_rounded_once_and_end_where_torchs_d
     assert ((actual.double() - exact).abs()[finite] <= 2.0**-22 * exact[finite] + 2.0**-149).all()
 
 
+def test_inverse_roots_are_a_machines_step_in_f32_alone() -> None:
+    x = torch.cat([torch.logspace(-44, 38, 10_001), torch.tensor([0.0, -0.0, 1.0, 4.0, -1.0, torch.inf, torch.nan])])
+    same(in_steps("rsqrt", x, close_roots=True), torch.rsqrt(x.double()).float())
+    for dtype, functions in (("f32", ["rsqrt"]), ("f64", ["sqrt", "div"])):
+        count = itertools.count()
+        build = ThreadBuilder(lambda hint, count=count: f"{hint}{next(count)}")
+        value = Value("x", VectorType(DTYPES[dtype], 1))
+        MEANINGS["rsqrt"].steps(Steps(build, value, "y", close_roots=True), value)
+        assert [op["function"] for op in build.ops if op.name == "elementwise"] == functions
+
+
 @pytest.mark.parametrize("word", ["sigmoid", "silu", "gelu_tanh"])
 def test_quotients_that_need_not_be_exact_are_ratios_in_f32_alone(word: str) -> None:
     for dtype, function in (("f32", "ratio"), ("f64", "div")):
