@@ -61,6 +61,7 @@ def in_steps(
     *operands: torch.Tensor,
     close_powers: bool = False,
     close_ratios: bool = False,
+    close_roots: bool = False,
     scales: bool = False,
 ) -> torch.Tensor:
     count = itertools.count()
@@ -70,7 +71,8 @@ def in_steps(
         DTYPES[dtypes.get(x.dtype, f"{'f' if x.is_floating_point() else 'i'}{x.element_size() * 8}")] for x in operands
     ]
     names = [Value(f"x{number}", VectorType(kind, 1)) for number, kind in enumerate(kinds)]
-    steps = Steps(build, names[-1], "y", close_powers=close_powers, close_ratios=close_ratios, scales=scales)
+    close = {"close_powers": close_powers, "close_ratios": close_ratios, "close_roots": close_roots}
+    steps = Steps(build, names[-1], "y", scales=scales, **close)
     result = MEANINGS[word].steps(steps, *names)
     values = {name.name: operand.numpy() for name, operand in zip(names, operands, strict=True)}
     return torch.tensor(run(build.ops, values) if build.ops else values[result.name])
