@@ -42,7 +42,7 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes with seven registers beside those for places."""
 
     def registers_of_lane(kernel: Kernel, machine: Machine) -> int:
-        return 27
+        return 15
 
     monkeypatch.setattr("wavespec.lower.wait_narrow.registers_of_lane", registers_of_lane)
 

@@ -12,12 +12,14 @@ from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied, renamed, uses_of
 from wavespec.ir.thread_ops import BARRIER, BROADCAST, CAST, ELEMENTWISE, FOR, OPAQUE, SIGNAL_WAIT, SLICE
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.lower.load_ahead import OTHER_REGISTERS, registers_of_lane
+from wavespec.lower.load_ahead import registers_of_lane
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.schedule.prefetch import words
 from wavespec.targets.machine import Machine
 
 _NARROW_BITS = 16
+_OTHERS = 8
+"""Registers of a lane for places, while it waits for others."""
 _CHEAP = ("add", "mul", "sub")
 
 
@@ -40,7 +42,7 @@ class WaitNarrow(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.producers or not any(op.is_(BARRIER, SIGNAL_WAIT) for op in kernel.walk()):
             return kernel
-        room, fresh = registers_of_lane(kernel, machine) - OTHER_REGISTERS, fresh_names(kernel)
+        room, fresh = registers_of_lane(kernel, machine) - _OTHERS, fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
             return (replace(op, region=replace(op.body, ops=_narrowed(op.body.ops, op.body.yields, room, fresh))),)
