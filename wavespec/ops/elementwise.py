@@ -255,8 +255,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
             return
         meaning = replace(meaning, steps=_QUOTIENTS[word])  # what it may be off by is not in so few bits
     if word == "mul" and dtype.name in machine.packed_products:
-        # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
-        # memory, and have no registers to spare for pairs.
+        # F32 has all bits of a product, which is rounded once either way.
         meaning = replace(meaning, is_exact=True)
 
     def piece(*values: Value) -> Value:
