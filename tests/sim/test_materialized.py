@@ -54,7 +54,14 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
         {**_ODD, "C": 72, "O": 72, "D": 4},
     ),
     # Parts: the last of those that have elements is not whole
-    "sum_dim": ({"A": 1, "N": 65600, "B": 3}, {"A": 1, "N": 32800, "B": 8}, {"A": 1, "N": 32800, "B": 5}),
+    "sum_dim": (
+        {"A": 1, "N": 65544, "B": 1},
+        {"A": 1, "N": 65541, "B": 1},
+        {"A": 1, "N": 65600, "B": 3},
+        {"A": 1, "N": 32800, "B": 8},
+        {"A": 1, "N": 32800, "B": 5},
+        {"A": 2, "N": 1030, "B": 131},
+    ),
     "cross_entropy_mean": ({"M": 131108}, {"M": 131109}),
     "cumsum": (
         {"M": 1, "N": 65544},
