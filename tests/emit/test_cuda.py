@@ -115,6 +115,34 @@ def test_pairs_are_stored_at_once_where_rows_are_even() -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_elements_that_may_be_missing_are_asked_for_before_one_is_converted(dtype: str) -> None:
+    """LLVM would convert an element of 16 bits in the branch that loads it, and wait for each before the next."""
+    spec = loads(
+        f"""apiVersion: wavespec/v1
+kind: Kernel
+name: widened
+dims: {{M: {{}}, N: {{}}}}
+tensors:
+  x: {{shape: [M, N], dtype: {dtype}}}
+  y: {{shape: [M, N], dtype: f32, role: output}}
+constraints:
+  - {{workgroup: M, tile: 4, axis: 1}}
+  - {{workgroup: N, tile: 256, axis: 0}}
+graph:
+  - part: {{read: x}}
+  - result: f32(part)
+  - {{write: result, to: y}}
+""",
+        "widened.wave.yaml",
+    )
+    text = build_variant(spec, NVIDIA)[0].binaries[0].data.decode()
+    loads_of_16_bits = re.findall(r"\tld\.global\S*\.b16 [^\n]*\n([^\n]*)", text)
+    assert loads_of_16_bits
+    assert not [line for line in loads_of_16_bits if line.startswith(("\tshl", "\tcvt", "\tmov.b32"))]
+
+
+@pytest.mark.compiles
 @pytest.mark.parametrize("dims", [("value: 20", "", ""), ("", "value: 20", ""), ("value: 32", "value: 64", "value: 8")])
 def test_a_fixed_dim_of_one_tile_has_no_workgroup_id(dims: tuple[str, str, str]) -> None:
     assert build_variant(Gemm(tile=(32, 64, 32), wave=(32, 32), dims=dims).spec, NVIDIA)[0].binaries

@@ -33,6 +33,9 @@ def test_memory_places() -> None:
     assert a.offset({"M": m, "N": n, "K": k}) is (m * N + n) * K + k
     assert a.elements is M * N * K
     assert a.contiguous_dim == "K"
+    one = replace(a, dims=("M", "N", "K", "B", "C"), shape=(M, N, K, const(1), const(1)))
+    assert (one.contiguous_dim, one.row_length) == ("K", K), "neighbours are along the last dim that has several"
+    assert replace(a, dims=("B",), shape=(const(1),)).contiguous_dim == "B"
     staged = thread_kernel().memory("padded")
     assert staged.elements is const(8 * 8 - 3)
     assert staged.offset({"N": const(3), "K": const(4)}) is const(3 * 8 + 4)

@@ -146,6 +146,48 @@ def test_quotients_of_powers_by_their_sum_are_exchanged_once(workgroups: str, co
     np.testing.assert_allclose(report.tensors["y"], expected, rtol=8e-6, atol=1e-37)
 
 
+LOG_SOFTMAX = (
+    SOFTMAX[0],
+    ('result: "log(sums.total) + rows.largest"', "logarithm: {log: sums.total}"),
+    (
+        """  - {write: result, to: y}
+""",
+        """  - results:
+      iterate: N
+      carry: {}
+      body:
+        - last: {read: x}
+        - result: "last - rows.largest - logarithm"
+        - {write: result, to: y}
+""",
+    ),
+)
+
+
+@pytest.mark.parametrize("columns", [4, 132, 1024])
+@pytest.mark.parametrize("workgroups", [ALONE, FITTED, SHARED, f"persistent: true, count: 1, {SHARED}"])
+def test_what_is_less_than_the_largest_and_a_number_is_exchanged_once(workgroups: str, columns: int) -> None:
+    """Each wave knows by how much the largest of all is more than its own; no rounding is larger for it."""
+    kernel = rows(workgroups, *LOG_SOFTMAX)
+    assert lines(rows(workgroups, *LOG_SOFTMAX, after="meet-once"), "join_powers")
+    x = rows_of_limits(columns)
+    x[6] += np.float32(1e6)  # far from 0, where a logarithm added to the largest element would be lost
+    report = simulate(kernel, NVIDIA, {"x": x}, {"M": 8, "N": columns})
+    assert not report.findings
+    with np.errstate(invalid="ignore"):
+        less = x.astype(np.float64) - x.max(1, keepdims=True)
+        expected = less - np.log(np.exp(less).sum(1, keepdims=True))
+    np.testing.assert_allclose(report.tensors["y"], expected.astype(np.float32), rtol=3e-7, atol=1e-6)
+
+
+def test_what_is_less_than_the_largest_stays_where_something_else_needs_it() -> None:
+    changes = (
+        *LOG_SOFTMAX[:2],
+        (LOG_SOFTMAX[2][0], LOG_SOFTMAX[2][1].replace("last - rows.largest - l", "(last - rows.largest) * l")),
+    )
+    assert not lines(rows(ALONE, *changes, after="meet-once"), "join_powers")
+
+
 def test_each_of_three_workgroups_counts_once() -> None:
     """Lanes join parts in groups of a power of two, the fourth of which has the part of the third."""
     machine = replace(NVIDIA, clusters={3: 44})

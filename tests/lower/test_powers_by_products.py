@@ -65,14 +65,12 @@ def test_a_difference_is_rounded_once_in_front_of_its_power() -> None:
     [
         ("fast = true, ", ""),
         ("bf16", "f16"),
-        (WRITE.replace("VALUE", "p"), WRITE.replace("VALUE", "p") + WRITE.replace("VALUE", "d")),
         ("%d = elementwise %w, %m", "%d = elementwise %w, %w"),
         (f"%m = cast %l : {ONE}", f'%n = cast %l : {ONE}\n%m = elementwise %n, %n {{function = "add"}} : {ONE}'),
     ],
     ids=[
         "a power that is exact",
         "numbers with more bits",
-        "a difference that somebody sees",
         "what each element is less than one of its own",
         "a number with more bits than those that it is made of",
     ],
@@ -81,6 +79,13 @@ def test_other_powers_stay(old: str, new: str) -> None:
     body = BODY.replace(old, new)
     assert body != BODY
     assert ROW.after(PowersByProducts(), NVIDIA, body) == lines(body)
+
+
+def test_a_difference_that_somebody_sees_is_made_for_that_alone() -> None:
+    seen = WRITE.replace("VALUE", "d")
+    text = ROW.after(PowersByProducts(), NVIDIA, BODY + seen)
+    assert '%d = elementwise %w, %m {function = "sub"}' in text
+    assert "%exponent = elementwise %w, %rate, %offset" in text
 
 
 def test_powers_of_several_loops_know_the_number_that_all_are_less_than() -> None:

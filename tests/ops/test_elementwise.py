@@ -61,6 +61,7 @@ def in_steps(
     *operands: torch.Tensor,
     close_powers: bool = False,
     close_ratios: bool = False,
+    close_roots: bool = False,
     scales: bool = False,
 ) -> torch.Tensor:
     count = itertools.count()
@@ -70,7 +71,8 @@ def in_steps(
         DTYPES[dtypes.get(x.dtype, f"{'f' if x.is_floating_point() else 'i'}{x.element_size() * 8}")] for x in operands
     ]
     names = [Value(f"x{number}", VectorType(kind, 1)) for number, kind in enumerate(kinds)]
-    steps = Steps(build, names[-1], "y", close_powers=close_powers, close_ratios=close_ratios, scales=scales)
+    close = {"close_powers": close_powers, "close_ratios": close_ratios, "close_roots": close_roots}
+    steps = Steps(build, names[-1], "y", scales=scales, **close)
     result = MEANINGS[word].steps(steps, *names)
     values = {name.name: operand.numpy() for name, operand in zip(names, operands, strict=True)}
     return torch.tensor(run(build.ops, values) if build.ops else values[result.name])
@@ -140,6 +142,17 @@ def test_powers_of_e_by_a_machines_steps_are_rounded_once_and_end_where_torchs_d
     assert torch.equal(actual.isinf(), exact.float().isinf())
     finite = known & exact.float().isfinite()
     assert ((actual.double() - exact).abs()[finite] <= 2.0**-22 * exact[finite] + 2.0**-149).all()
+
+
+def test_inverse_roots_are_a_machines_step_in_f32_alone() -> None:
+    x = torch.cat([torch.logspace(-44, 38, 10_001), torch.tensor([0.0, -0.0, 1.0, 4.0, -1.0, torch.inf, torch.nan])])
+    same(in_steps("rsqrt", x, close_roots=True), torch.rsqrt(x.double()).float())
+    for dtype, functions in (("f32", ["rsqrt"]), ("f64", ["sqrt", "div"])):
+        count = itertools.count()
+        build = ThreadBuilder(lambda hint, count=count: f"{hint}{next(count)}")
+        value = Value("x", VectorType(DTYPES[dtype], 1))
+        MEANINGS["rsqrt"].steps(Steps(build, value, "y", close_roots=True), value)
+        assert [op["function"] for op in build.ops if op.name == "elementwise"] == functions
 
 
 @pytest.mark.parametrize("word", ["sigmoid", "silu", "gelu_tanh"])

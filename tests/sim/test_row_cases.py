@@ -18,7 +18,13 @@ from wavespec.targets.machine import Machine, machines
 
 (HOPPER,) = machines("sm_90")
 ROWS = ("argmax", "cross_entropy", "layer_norm", "log_softmax", "rms_norm", "softmax", "sum_dim", "topk")
-SUMS = [{"A": 2, "N": n, "B": b} for n, b in ((1037, 43), (1040, 264), (70, 3), (70, 16), (12, 264))]
+SUMS = [
+    {"A": 2, "N": n, "B": b}
+    for n, b in (
+        *((120, 1), (1032, 1), (4104, 1), (16392, 1), (1037, 1), (1037, 43), (1040, 264), (70, 3), (70, 16)),
+        *((70, 264), (70, 130), (12, 264), (7, 264), (7, 43)),
+    )
+]
 
 
 def _stays(case: TargetCase) -> bool:

@@ -179,6 +179,10 @@ class CudaLanes(LaneOperations):
             assert (dtype.name, size) == ("f32", 1), "registers of floating point are scalars"
             code = f'asm_dialect = att "{instruction} $0, $1;", "=f,f" {names[0]} : (f32) -> f32'
             return self.text.op(f"llvm.inline_asm {code}")
+        if function == "rsqrt":
+            assert size == 1, "registers of floating point are scalars"
+            code = f'asm_dialect = att "{self.machine.inverse_root} $0, $1;", "=f,f" {names[0]} : (f32) -> f32'
+            return self.text.op(f"llvm.inline_asm {code}")
         if function == "ratio":
             assert size == 1, "registers of floating point are scalars"
             code = f'asm_dialect = att "{self.machine.ratio} $0, $1, $2;", "=f,f,f" {", ".join(names)}'

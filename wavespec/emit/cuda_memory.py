@@ -122,7 +122,16 @@ class CudaMemory(Emitter):
         if op.get("idle") or leaves_out:
             zero = self.text.op(f"llvm.mlir.undef : {type_}", depth=0)
         self.text.branch(condition, lines, [f"  scf.yield {zero} : {type_}"], head=f"{result} = ", types=[type_])
+        if size == 1 and memory.dtype.stored_bits == 16:
+            result = self._kept_behind(result, type_)
         self.values[op.result.name] = (Part(result, size),)
+
+    def _kept_behind(self, number: str, type_: str) -> str:
+        """An element that was loaded, or not: by an assembly of no instruction, as LLVM would move its conversion to 32
+        bits into the branch that loads it, and every load would be waited for before the next."""
+        word = self.text.op(f"llvm.bitcast {number} : {type_} to i16")
+        word = self.text.op(f'llvm.inline_asm asm_dialect = att "", "=h,0" {word} : (i16) -> i16')
+        return self.text.op(f"llvm.bitcast {word} : i16 to {type_}")
 
     def _load_with_end(self, memory: Memory, op: Op, type_: str, valid: Expr) -> None:
         """All elements at once where they exist, else each one that does, and zeros."""

@@ -76,7 +76,7 @@ class Memory:
     @property
     def row_divisor(self) -> int:
         """What divides the places, in elements, at which any row of a tensor starts and ends."""
-        length = self.shape[-1].divisor
+        length = self.row_length.divisor
         if self.start is None:
             return length
         return math.gcd(length, self.start.divisor, *(stride.divisor for stride in self.strides[:-1]))
@@ -97,8 +97,19 @@ class Memory:
 
     @property
     def contiguous_dim(self) -> str:
-        """The dim whose neighbours are neighbours in memory; none of a single number."""
-        return self.dims[-1] if self.dims else ""
+        """The dim whose neighbours are neighbours in memory: the last one that has several; none of a single number."""
+        return self.dims[self._row_axis] if self.dims else ""
+
+    @property
+    def row_length(self) -> Expr:
+        """Elements along that dim."""
+        return self.shape[self._row_axis]
+
+    @property
+    def _row_axis(self) -> int:
+        if self.space != "global" or self.is_strided:
+            return -1
+        return max((axis for axis, extent in enumerate(self.shape) if extent != const(1)), default=-1)
 
     @property
     def nearest_dim(self) -> str:

@@ -30,8 +30,9 @@ class MeetOnce(Pass):
     After:  each wave has the largest element of its own, and the sum of the powers of what its elements are less than
             that; ``join_powers`` finds both of the whole row behind one exchange, and multiplies each sum by the power
             of what its largest element is less than that of all.  Quotients of powers by their sum are products of a
-            wave's powers with one number.  Powers that something else needs too, and rows in several steps of a loop,
-            stay as they are.
+            wave's powers with one number, and what elements are less than the largest one and another number of their
+            row is what they are less than that of their wave and one number of it.  Powers that something else needs
+            too, and rows in several steps of a loop, stay as they are.
     """
 
     name: ClassVar[str] = "meet-once"
@@ -61,10 +62,19 @@ class _Meeting:
     total: Op
     quotients: tuple[Op, ...]
     """Of powers by their sum."""
+    rests: tuple[Op, ...]
+    """What elements are less than the largest one and another number of the row, behind the sum."""
 
 
 def _is_quotient(op: Op, power: Op, total: Op) -> bool:
     return op.is_(ELEMENTWISE) and op["function"] == "div" and op.operands == (power.result, total.result)
+
+
+def _is_rest(op: Op, less: Op, total: Op) -> bool:
+    """Whether one number of the row is taken from what elements are less than the largest."""
+    if not op.is_(ELEMENTWISE) or op["function"] != "sub" or op.operands[0] != less.result:
+        return False
+    return op.operands[1].type == total.result.type and op.result.type == less.result.type
 
 
 def _meeting(kernel: Kernel, machine: Machine, total: Op) -> _Meeting | None:
@@ -84,11 +94,14 @@ def _meeting(kernel: Kernel, machine: Machine, total: Op) -> _Meeting | None:
     if largest is None or not largest.is_(REDUCE) or largest["function"] != "maximum":
         return None
     quotients = tuple(op for op in kernel.body if _is_quotient(op, power, total))
-    is_alone = uses.count(less.result.name) == 1 and uses.count(power.result.name) == 1 + len(quotients)
+    behind = kernel.body[kernel.body.index(total) :]
+    rests = tuple(op for op in behind if _is_rest(op, less, total))
+    are_few = uses.count(less.result.name) == 1 + len(rests)
+    is_alone = are_few and uses.count(power.result.name) == 1 + len(quotients)
     are_of_f32 = all(op.result.tile.dtype == DTYPES["f32"] for op in (less, power, total))
     starts = _starts(made, largest, -math.inf) and _starts(made, total, 0.0)
     alike = largest["dim"] == total["dim"] and _place(largest) == _place(total) and not total["divided"]
-    found = _Meeting(largest, cast, less, power, total, quotients)
+    found = _Meeting(largest, cast, less, power, total, quotients, rests)
     is_row = is_alone and are_of_f32 and starts and alike and not _is_wide(total) and not largest.get("skips_nan")
     return found if is_row and _are_exchanged(kernel, machine, total) and _may_wait(kernel.body, found) else None
 
@@ -163,6 +176,8 @@ def _joined(body: Sequence[Op], found: _Meeting, fresh: Callable[[str], str]) ->
                 result += ops
         elif op in found.quotients:
             result.append(replace(op, operands=(op.operands[0], by)).with_(function="mul"))
+        elif op in found.rests:
+            result += _rest_in_wave(op, found, some, fresh)
         elif op not in late:
             result.append(op)
     return without_unused(result, lambda op: op.is_(PURE))
@@ -192,13 +207,29 @@ def _less_than(found: _Meeting, own: Value, some: Value, fresh: Callable[[str], 
 
 def _of_wave(found: _Meeting, some: Value, fresh: Callable[[str], str]) -> tuple[Value, list[Op]]:
     """By what a wave multiplies its powers: the power of what its largest element is less, by the sum of all."""
-    less, total, ops = found.less, found.total, list[Op]()
+    new, ops = _numbers_of_wave(found.total, fresh)
+    close = {"close": True} if found.power["function"] == "exp" else {}
+    power = new(found.power["function"], new("sub", some, found.less.operands[1]), **close)
+    return new("div", power, found.total.result), ops
+
+
+def _rest_in_wave(op: Op, found: _Meeting, some: Value, fresh: Callable[[str], str]) -> list[Op]:
+    """What elements are less than ``some`` number of their wave, less by how much the row's two numbers are more.
+
+    All of these are of one sign, so that no rounding weighs more than it did.
+    """
+    new, ops = _numbers_of_wave(found.total, fresh)
+    more = new("add", new("sub", found.less.operands[1], some), op.operands[1])
+    return [*ops, replace(op, operands=(op.operands[0], more))]
+
+
+def _numbers_of_wave(total: Op, fresh: Callable[[str], str]) -> tuple[Callable[..., Value], list[Op]]:
+    """What appends an operation on numbers like ``total`` to the list, and this list."""
+    ops = list[Op]()
 
     def new(function: str, *operands: Value, **attributes: object) -> Value:
         result, pairs = Value(fresh(total.result.name), total.result.type), {"function": function, **attributes}
         ops.append(Op("elementwise", operands, (result,), attribute_pairs(pairs), span=total.span, node=total.node))
         return result
 
-    close = {"close": True} if found.power["function"] == "exp" else {}
-    power = new(found.power["function"], new("sub", some, less.operands[1]), **close)
-    return new("div", power, total.result), ops
+    return new, ops

@@ -89,6 +89,7 @@ from wavespec.lower.sum_bias_once import SumBiasOnce
 from wavespec.lower.tile_to_thread import TileToThread
 from wavespec.lower.turn_runs import TurnRuns
 from wavespec.lower.unroll_batches import UnrollBatches
+from wavespec.lower.wait_narrow import WaitNarrow
 from wavespec.lower.walk_grid import WalkGrid
 from wavespec.lower.walk_rows import WalkRows
 from wavespec.lower.widen_sums import WidenSums
@@ -183,6 +184,7 @@ PASSES: tuple[Pass, ...] = (
     NestDigits(),
     CollectSums(),
     PlaceBarriers(),
+    WaitNarrow(),
     FoldGrid(),
     WalkGrid(),
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, attribute_pairs, rewrite
 from wavespec.ir.nodes import replace
-from wavespec.ir.rewriting import uses_of, without_unused
+from wavespec.ir.rewriting import without_unused
 from wavespec.ir.tile_ops import CAST, ELEMENTWISE, PURE, REGISTER
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.tile_properties import tiles_have_layouts
@@ -29,7 +28,8 @@ class PowersByProducts(Pass):
     After:  where both are bf16, 2^(x r - m r) is an ``fma`` and a power of two.  ``r`` is log2 e with 16 bits, so that
             m r is exact and the difference is rounded once: what is as large as m has the power 1, whatever m is.
             A power of -d is off by d 2^-17 of it, for d up to 88; sums of powers and results of 16 bits hide that.
-            ``r`` is 1 where m is so large that all others have the power 0.
+            ``r`` is 1 where m is so large that all others have the power 0.  A difference that something else needs,
+            too, is made for that alone: numbers wait for it in 16 bits.
     """
 
     name: ClassVar[str] = "powers-by-products"
@@ -41,9 +41,8 @@ class PowersByProducts(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.distribution.schedules:
             return kernel
-        uses = Counter(value.name for op in kernel.body for value in uses_of(op))
         made = {value.name: op for op in kernel.walk() for value in op.results}
-        found = {op.result.name: less for op in kernel.walk() if (less := _difference(op, made, uses)) is not None}
+        found = {op.result.name: less for op in kernel.walk() if (less := _difference(op, made)) is not None}
         if not found:
             return kernel
         bases = {less.operands[1].name for less in found.values()}
@@ -62,12 +61,12 @@ class PowersByProducts(Pass):
         return replace(kernel, body=without_unused(body, lambda op: op.is_(PURE)))
 
 
-def _difference(op: Op, made: Mapping[str, Op], uses: Counter[str]) -> Op | None:
+def _difference(op: Op, made: Mapping[str, Op]) -> Op | None:
     """What a power is of, where that is what a number of each element is less than one of all of them."""
     if not op.is_(ELEMENTWISE) or op["function"] != "exp" or not op.get("fast"):
         return None
     less = made.get(op.operands[0].name)
-    if less is None or not less.is_(ELEMENTWISE) or less["function"] != "sub" or uses[less.result.name] != 1:
+    if less is None or not less.is_(ELEMENTWISE) or less["function"] != "sub":
         return None
     each, base = less.operands
     is_of_all = len(base.tile.dims) < len(each.tile.dims) == len(less.result.tile.dims)

@@ -152,12 +152,12 @@ def widest_access(memory: Memory, masked: Sequence[str], machine: Machine, *, ch
     # Elements that share bytes are inside their row together, or not at all.
     partial = (machine.globals.masked_vectors or checked) and not memory.dtype.is_packed
     if memory.contiguous_dim in masked and not partial:
-        while widest > 1 and memory.shape[-1].divisor % widest:
+        while widest > 1 and memory.row_length.divisor % widest:
             widest //= 2
     elif memory.contiguous_dim in masked and machine.globals.alignment_bytes and not checked:
         # What leaves out elements does so in units of the alignment, which the end of a tensor has to be a multiple of.
         unit = max(1, machine.globals.alignment_bytes // memory.dtype.bytes)
-        if memory.shape[-1].divisor % unit:
+        if memory.row_length.divisor % unit:
             widest = 1
     return widest
 

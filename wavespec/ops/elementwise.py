@@ -254,9 +254,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
             context.fragments[result.name] = _by_reciprocals(op, context)
             return
         meaning = replace(meaning, steps=_QUOTIENTS[word])  # what it may be off by is not in so few bits
-    if word == "mul" and dtype.name in machine.packed_products and context.factors:
-        # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
-        # memory, and have no registers to spare for pairs.
+    if word == "mul" and dtype.name in machine.packed_products:
+        # F32 has all bits of a product, which is rounded once either way.
         meaning = replace(meaning, is_exact=True)
 
     def piece(*values: Value) -> Value:
@@ -330,6 +329,7 @@ def _steps(build: ThreadBuilder, like: Value, hint: str, machine: Machine) -> St
     has = {
         "close_powers": machine.close_powers,
         "close_ratios": bool(machine.ratio),
+        "close_roots": bool(machine.inverse_root),
         "scales": bool(machine.times_power),
     }
     return Steps(build, like, hint, **has)

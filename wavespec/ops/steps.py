@@ -14,6 +14,7 @@ class Steps:
 
     ``close_powers``: whether the machine's step ``exp2`` is as close as libraries for it are.
     ``close_ratios``: whether it has the step ``ratio``.
+    ``close_roots``: whether it has the step ``rsqrt``.
     ``scales``: whether it has the step ``times_power``, of two vectors: the first times two to the power of the second,
     which is whole; 0 where that is less than -150, whatever the first is.
     """
@@ -26,10 +27,11 @@ class Steps:
         *,
         close_powers: bool = False,
         close_ratios: bool = False,
+        close_roots: bool = False,
         scales: bool = False,
     ) -> None:
         self.build, self.hint, self.scales = build, hint, scales
-        self.close_powers, self.close_ratios = close_powers, close_ratios
+        self.close_powers, self.close_ratios, self.close_roots = close_powers, close_ratios, close_roots
         self.dtype, self.size = like.vector.dtype, like.vector.elements
 
     def __call__(self, function: str, *operands: Operand) -> Value:

@@ -110,6 +110,11 @@ def _times_power(near: Array, whole: Array) -> Array:
         )
 
 
+def _rsqrt(x: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)
+
+
 def _extreme(numpys: Callable[[Array, Array], Array], *, largest: bool) -> Callable[[Array, Array], Array]:
     """The larger or the smaller one, -0 below 0 as for machines, whose lanes agree on it; numpy takes either."""
 
@@ -144,6 +149,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "trunc": np.trunc,
     "round": np.rint,
     "sqrt": np.sqrt,
+    "rsqrt": _rsqrt,
     "exp2": _exp2,
     "times_power": _times_power,
     "tanh": _tanh,

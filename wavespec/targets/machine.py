@@ -240,6 +240,9 @@ class Machine:
     ratio: str = ""
     """Instruction for quotients of f32 that are off by two units in the last place at most, wherever they are numbers;
     empty: they are divided as they are elsewhere."""
+    inverse_root: str = ""
+    """Instruction for 1 by the root of an f32, off by two units in the last place at most, which its libraries take;
+    empty: a root is taken and divided by."""
     close_powers: bool = False
     """Whether powers of 2 by the machine's instruction are as close as its libraries have them, which are made of it;
     else powers of e take a polynomial."""
