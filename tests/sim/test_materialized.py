@@ -32,10 +32,10 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
     "matmul_mxf8": _MX_F8,
     "conv2d_nchw": (
         {**_ODD, **_POINTS, "C": 40, "O": 72},
-        *[{**_ODD, "C": 88, "O": 72}] * 2,  # each tile that the least is taken of, of rows of even length,
-        *[{**_ODD, "C": 104, "O": 72}] * 7,
-        *[{**_ODD, "W": 8, "C": 88, "O": 72}] * 2,  # and of odd length
-        *[{**_IMAGES, "W": 9, "C": 104, "O": 72}] * 7,
+        *[{**_ODD, "C": 88, "O": 72}] * 3,  # each tile that the least is taken of, of rows of even length,
+        *[{**_ODD, "C": 104, "O": 72}] * 9,
+        *[{**_ODD, "W": 8, "C": 88, "O": 72}] * 3,  # and of odd length
+        *[{**_IMAGES, "W": 9, "C": 104, "O": 72}] * 9,
         {**_ODD, "C": 48, "O": 72},
     ),
     "conv2d_nchw_f32": (
