@@ -32,10 +32,12 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
     "matmul_mxf8": _MX_F8,
     "conv2d_nchw": (
         {**_ODD, **_POINTS, "C": 40, "O": 72},
-        *[{**_ODD, "C": 88, "O": 72}] * 3,  # each tile that the least is taken of, of rows of even length,
-        *[{**_ODD, "C": 104, "O": 72}] * 9,
-        *[{**_ODD, "W": 8, "C": 88, "O": 72}] * 3,  # and of odd length
-        *[{**_IMAGES, "W": 9, "C": 104, "O": 72}] * 9,
+        *[{**_ODD, "C": 64, "O": 72}] * 9,  # each tile that the least is taken of, of rows of even length,
+        *[{**_ODD, "C": 88, "O": 72}] * 3,
+        *[{**_ODD, "C": 104, "O": 72}] * 5,
+        *[{**_IMAGES, "W": 9, "C": 64, "O": 72}] * 7,  # and of odd length
+        *[{**_ODD, "W": 8, "C": 88, "O": 72}] * 3,
+        *[{**_ODD, "W": 8, "C": 104, "O": 72}] * 4,
         {**_ODD, "C": 48, "O": 72},
     ),
     "conv2d_nchw_f32": (
