@@ -20,8 +20,8 @@ from wavespec.runtime.manifest import artifact_to_manifest
 from wavespec.schema import load, loads
 from wavespec.schema.cases import cases_for_target
 from wavespec.schema.families.load_family import loads_family
-from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.language.expressions import Num
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import complete_sizes
 from wavespec.schema.resolved import resolve
 from wavespec.targets.machine import machines
