@@ -20,6 +20,7 @@ from wavespec.runtime.manifest import artifact_to_manifest
 from wavespec.schema import load, loads
 from wavespec.schema.cases import cases_for_target
 from wavespec.schema.families.load_family import loads_family
+from wavespec.schema.language.expressions import Num
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import complete_sizes
 from wavespec.schema.resolved import resolve
@@ -53,7 +54,7 @@ def test_a_size_below_nothing_is_refused() -> None:
 
 
 def test_a_promise_of_a_size_that_follows_is_checked() -> None:
-    text = dump_yaml(SPEC).replace("{equals: R", "{multiple_of: 32, equals: R")
+    text = dump_yaml(SPEC).replace('{equals: "R', '{multiple_of: 32, equals: "R')
     with pytest.raises(ArgumentError, match=r"make K = 144, expected a multiple of 32"):
         check_inputs(interface(text), tensors())
 
@@ -173,6 +174,13 @@ def test_a_dim_that_is_as_long_as_another_one_is_that_one() -> None:
     symbols = {symbol.args[0] for symbol in lower(SPEC, machine).symbols}
     assert {"OW", "C"} <= symbols and not {"P", "L"} & symbols
     assert not {"P", "L"} & {dim.name for dim in interface().dims}
+
+
+def test_a_dim_that_follows_is_at_least_what_it_follows_from() -> None:
+    """Of a case with tiles of whole lines: channels are at least 1, so with what fills them they are a line."""
+    case = next(one for one in cases_for_target(SPEC, "sm_90") if one.spec.params["LINE"] == Num(64))
+    _, least, _, multiple = lower(case.spec, machines("sm_90")[0]).symbol("L").args
+    assert (least, multiple) == (64, 64)
 
 
 def with_room() -> KernelArtifact:

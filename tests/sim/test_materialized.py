@@ -32,11 +32,13 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
     "matmul_mxf4": _MX_F4,
     "matmul_mxf8": _MX_F8,
     "conv2d_nchw": (
-        {**_ODD, **_POINTS, "C": 64, "O": 72},
+        {**_ODD, **_POINTS, "C": 40, "O": 72},
         *[{**_ODD, "C": 64, "O": 72}] * 9,  # each tile that the least is taken of, of rows of even length,
-        *[{**_ODD, "C": 96, "O": 72}] * 7,
-        *[{**_IMAGES, "W": 9, "C": 64, "O": 72}] * 9,  # and of odd length
-        *[{**_ODD, "W": 8, "C": 96, "O": 72}] * 7,
+        *[{**_ODD, "C": 88, "O": 72}] * 3,
+        *[{**_ODD, "C": 104, "O": 72}] * 5,
+        *[{**_IMAGES, "W": 9, "C": 64, "O": 72}] * 7,  # and of odd length
+        *[{**_ODD, "W": 8, "C": 88, "O": 72}] * 3,
+        *[{**_ODD, "W": 8, "C": 104, "O": 72}] * 4,
         {**_ODD, "C": 48, "O": 72},
     ),
     "conv2d_nchw_f32": (

@@ -49,7 +49,8 @@ def _followed(resolved: ResolvedKernel, sizes: Mapping[str, Expr]) -> Iterator[t
 
 def own_sizes(resolved: ResolvedKernel) -> dict[str, Expr]:
     """The size of every dim as its own symbol, or the number that it always is; of one that follows from others, a
-    multiple of all that they make it one of, and at most what they make it where one of these has a maximum."""
+    multiple of all that they make it one of, at least what they make it, and at most that where one of them has a
+    maximum."""
     sizes = {name: _own_size(resolved, name) for name in resolved.computation.dims}
     known = dict(sizes)
     for name, same in _followed(resolved, known):
@@ -57,8 +58,9 @@ def own_sizes(resolved: ResolvedKernel) -> dict[str, Expr]:
         if same.is_const:
             known[name] = same
         high = max(own.low or 0, min(_most(same), LARGEST_SIZE if own.high is None else own.high))
-        if own.kind == "symbol" and (own.divisor % same.divisor or high != own.high):
-            sizes[name] = known[name] = symbol(own.args[0], own.low, high, math.lcm(own.divisor, same.divisor))
+        low = min(high, max(own.low or 0, same.low or 0))
+        if own.kind == "symbol" and (own.divisor % same.divisor or (low, high) != (own.low, own.high)):
+            sizes[name] = known[name] = symbol(own.args[0], low, high, math.lcm(own.divisor, same.divisor))
     return sizes
 
 
