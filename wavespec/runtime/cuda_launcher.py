@@ -175,7 +175,8 @@ class CudaLauncher:
         pointers = tuple(map(sub, addresses, plan.starts)) if plan.starts else addresses
         if any(pointer % _POINTER_ALIGNMENT_BYTES for pointer in pointers):
             return None
-        maps = self._maps(addresses, plan) if self._maps else ()
+        # The driver encodes maps in the thread's context, which may have none yet.
+        maps = self._maps(addresses, plan) if self._maps and self._thread.is_prepared else ()
         shape = (*plan.grid, *plan.workgroup_size, plan.shared_memory_bytes)
         try:
             written = self._memory.write(self._function, shape, stream, (*maps, *pointers, *scratch, *plan.constants))
