@@ -109,6 +109,12 @@ def test_what_a_member_lacks_is_none_in_the_signature_and_in_the_schema(module: 
         ("every", {"step": 0}, ArgumentError, r"parts_every: argument 'step' is 0, expected at least 1\."),
         ("every", {"step": 1.5}, ArgumentTypeError, r"parts_every: argument 'step' is of type float"),
         (
+            "every",
+            {"step": 2**70},
+            ArgumentError,
+            r"parts_every: argument 'step' is 1180.*, beyond the numbers of i32\.",
+        ),
+        (
             "scaled",
             {"factor": 101},
             ArgumentError,
@@ -120,10 +126,19 @@ def test_what_a_member_lacks_is_none_in_the_signature_and_in_the_schema(module: 
 def test_a_number_that_the_member_lacks_is_refused_by_name(
     module: ModuleType, way: str, how: str, numbers: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    if way == "_parts_op" and numbers == {"step": 1.5}:  # torch itself compares it with the schema
+    if way == "_parts_op" and numbers in ({"step": 1.5}, {"step": 2**70}):  # torch itself compares it with the schema
         error, message = RuntimeError, "step"
     with pytest.raises(error, match=message):
         getattr(module, way)(X, *([torch.empty(4, 70)] if way == "parts_raw" else []), how=how, **numbers)
+
+
+@pytest.mark.parametrize("how", ["plain", "every"])
+def test_none_in_place_of_the_only_tensor_is_refused_by_name(module: ModuleType, how: str) -> None:
+    """torch's dispatcher, which passes None on beside a tensor, finds no kernel where there is none."""
+    message = r"parts(_\w+)?: argument 'x' is of type NoneType, expected a torch\.Tensor\."
+    for out in (None, torch.empty(4, 70)):
+        with pytest.raises(ArgumentTypeError, match=message):
+            module.parts(None, how=how, out=out)
 
 
 @pytest.mark.parametrize(("how", "numbers"), [CALLS[1], CALLS[3], CALLS[4], CALLS[6]])

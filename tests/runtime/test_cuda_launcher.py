@@ -198,6 +198,27 @@ def test_memory_of_a_launch_is_written_once_for_all_threads(monkeypatch: pytest.
     assert cuda.launches[-1]["place"] != first and cuda.launches[0] == cuda.launches[1]
 
 
+def test_tensor_maps_are_encoded_in_a_context_of_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new thread has none, by which the driver encodes no map (CUDA_ERROR_INVALID_CONTEXT)."""
+    artifact, cuda, tensors = _gemm(tensor_maps=(TensorMap("a", (32, 16)),)), StandInCuda("pppmiii"), _operands()
+    plan, maps_of_thread = make_plan(artifact, _SIZES), dict[int, int]()
+    addresses = [tensor.data_ptr() for tensor in tensors]
+
+    def prepare(launcher: CudaLauncher) -> None:
+        maps_of_thread[threading.get_ident()] = len(cuda.maps)
+
+    monkeypatch.setattr(CudaLauncher, "_bind_context", prepare)
+    for call in ("bind", "launch"):
+        launcher = CudaLauncher(artifact, [_PTX], _CPU, cuda.driver)
+        before = len(cuda.maps)
+        first = [addresses, plan] if call == "bind" else [tensors, addresses, plan]
+        thread = threading.Thread(target=getattr(launcher, call), args=first)
+        maps_of_thread.clear()
+        thread.start()
+        thread.join()
+        assert list(maps_of_thread.values()) == [before] and len(cuda.maps) == before + 1
+
+
 def test_a_bound_launch_is_made_again_for_another_stream_or_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
     artifact, cuda, tensors = _gemm(), StandInCuda(_GEMM), _operands()
     launcher, plan = CudaLauncher(artifact, [_PTX], _CPU, cuda.driver), make_plan(artifact, _SIZES)

@@ -25,10 +25,10 @@ BY_UNIT = {
 }
 THREE_PRODUCTS = [name for name in BY_UNIT if name.startswith("gemm_f32")]
 SIZES = {"M": 140, "N": 136, "K": 132}
-DEEP = {**{f"matmul_tf32-{number}": 2052 for number in (*range(9), 12, 22)}, "gemm_f32-5": 1796, "gemm_f32-11": 516}
+DEEP = {**{f"matmul_tf32-{number}": 2052 for number in (*range(9), 12, 22)}, "gemm_f32-5": 1796, "gemm_f32-12": 516}
 """Of cases that are for many steps."""
 ROWS = {
-    **{f"gemm_f32-{number}": 37 for number in range(8, 11)},
+    **{f"gemm_f32-{number}": 37 for number in range(8, 12)},
     **{f"matmul_tf32-{number}": rows for number, rows in enumerate((13, 13, 13, 13, 29, 29, 60, 60, 60, 90))},
     "matmul_tf32-32": 1030,
 }
@@ -58,7 +58,7 @@ def error(result: np.ndarray, exact: np.ndarray) -> float:
 
 def test_these_are_the_cases() -> None:
     assert list(BY_UNIT) == [
-        *(f"gemm_f32-{n}" for n in (5, *range(8, 14))),
+        *(f"gemm_f32-{n}" for n in (5, *range(8, 15))),
         *(f"matmul_tf32-{n}" for n in range(33)),
     ]
 
@@ -83,7 +83,7 @@ def test_three_products_err_at_most_twice_as_much_as_multiply_adds(name: str) ->
     ("dropped", "kind"), [("mma_wait", "unwaited-product"), ("fence_async", "unfenced"), ("barrier", "race")]
 )
 def test_what_orders_the_low_part_is_needed(dropped: str, kind: str) -> None:
-    kernel = lower(BY_UNIT["gemm_f32-12"], HOPPER)
+    kernel = lower(BY_UNIT["gemm_f32-13"], HOPPER)
     first = {"mma_wait": 0, "fence_async": 0, "barrier": 1}[dropped]
     loop = next(op for op in kernel.walk() if op.is_(FOR) and any(one.is_(MMA_WAIT) for one in op.body.ops))
     gone = [op for op in loop.body.ops if op.name == dropped][first]
@@ -93,7 +93,7 @@ def test_what_orders_the_low_part_is_needed(dropped: str, kind: str) -> None:
         used = tuple(names.get(value.name, value) for value in op.operands)
         return () if op is gone else (replace(op, operands=used) if used != op.operands else op,)
 
-    a, b = factors("whole", "gemm_f32-12")
+    a, b = factors("whole", "gemm_f32-13")
     broken = replace(kernel, body=rewrite(kernel.body, change))
     report = simulate(broken, HOPPER, {"a": a, "b": b}, SIZES)
     assert any(kind in found for found in report.kinds()), report.kinds()

@@ -136,14 +136,17 @@ def _output_labels(artifact: KernelArtifact) -> list[str]:
 
 
 def check_tensors(kernel: str, results: tuple[str, ...], /, **arguments: Any) -> None:
-    """Check that arguments are dense tensors before torch's dispatcher says in words of its own that they are not; None
-    is left to others.
+    """Check that arguments are dense tensors before torch's dispatcher says in words of its own that they are not, or
+    that there is none; None beside a tensor is left to others.
 
     Args:
         results: the names of the results, which ``out`` has where there is one among the ``arguments``.
 
     Errors: `ArgumentTypeError`, which names the argument.
     """
+    if all(one is None for one in arguments.values()):
+        name = next(iter(arguments))
+        raise ArgumentTypeError(f"{kernel}: argument '{name}' is of type NoneType, expected a torch.Tensor.")
     out: Tensor | Sequence[Tensor] | None = arguments.pop("out", None) if len(results) > 1 else None
     if out is not None:
         given = tuple(out) if isinstance(out, tuple | list) else (out,)  # not the rows of one tensor

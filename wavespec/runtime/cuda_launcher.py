@@ -29,7 +29,8 @@ from wavespec.runtime.tensor_maps import TensorMaps
 _SHARED_MEMORY_WITHOUT_OPT_IN_BYTES: Final = 48 * 1024
 # What the PTX assumes of pointers (`.ptr .align 16`); torch allocates at 512, slices start anywhere.
 _POINTER_ALIGNMENT_BYTES: Final = 16
-_GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
+GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
+"""Workgroups along x, y and z."""
 _BOUND_KEPT: Final = 4096
 
 # torch.cuda.current_stream() builds an object and costs 4 µs more.
@@ -175,7 +176,8 @@ class CudaLauncher:
         pointers = tuple(map(sub, addresses, plan.starts)) if plan.starts else addresses
         if any(pointer % _POINTER_ALIGNMENT_BYTES for pointer in pointers):
             return None
-        maps = self._maps(addresses, plan) if self._maps else ()
+        # The driver encodes maps in the thread's context, which may have none yet.
+        maps = self._maps(addresses, plan) if self._maps and self._thread.is_prepared else ()
         shape = (*plan.grid, *plan.workgroup_size, plan.shared_memory_bytes)
         try:
             written = self._memory.write(self._function, shape, stream, (*maps, *pointers, *scratch, *plan.constants))
@@ -268,7 +270,7 @@ class CudaLauncher:
             torch.cuda.set_device(self._index)
 
     def _launch_error(self, reason: str, plan: LaunchPlan) -> Exception:
-        for axis, size, limit in zip("xyz", plan.grid, _GRID_LIMITS, strict=True):
+        for axis, size, limit in zip("xyz", plan.grid, GRID_LIMITS, strict=True):
             if size > limit:
                 sizes = ", ".join(f"{name} = {value}" for name, value in plan.sizes.items())
                 return ArgumentError(

@@ -188,6 +188,8 @@ class DirectCalls:
         if not are_plain(tensors):
             return None
         caller = self._caller_of(*tensors[: self._inputs])
+        if scalars and not caller.scalars.is_symbolic(scalars):
+            caller.scalars.check(scalars)  # torch's dispatcher, which would be next, takes no integer beyond i64
         call = caller.known(tensors, scalars)
         if call is None or len(tensors) != self._inputs + (len(call.results) if calls is self._written else 0):
             return None
