@@ -331,6 +331,7 @@ def _steps(build: ThreadBuilder, like: Value, hint: str, machine: Machine) -> St
         "close_powers": machine.close_powers,
         "close_ratios": bool(machine.ratio),
         "scales": bool(machine.times_power),
+        "slow_subnormals": machine.slow_subnormals,
     }
     return Steps(build, like, hint, **has)
 
