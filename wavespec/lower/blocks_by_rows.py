@@ -12,11 +12,9 @@ from wavespec.ir.rewriting import uses_of
 from wavespec.ir.thread_ops import LOAD, PACK, SLICE, STORE
 
 
-def blocks_by_rows(
-    ops: Sequence[Op], columns: int, private: Set[str], fresh: Callable[[str], str]
-) -> tuple[Op, ...]:
-    """A block that only slices take apart is loaded slice by slice, one that is packed of parts of rows is stored row by
-    row."""
+def blocks_by_rows(ops: Sequence[Op], columns: int, private: Set[str], fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """A block that only slices take apart is loaded slice by slice, one that is packed of parts of rows is stored by
+    rows."""
     made = {value.name: op for op in ops for value in op.results}
     uses = dict[str, list[Op]]()
     for op in ops:

@@ -228,6 +228,7 @@ def _checks_of_rows(nest: _Nest, load: Op, below: int) -> Mask | None:
 
 def _present(nest: _Nest, load: Op, along: int) -> Iterator[Expr]:
     """How many elements of a row there are, by each check of a load's place in it."""
+    valid = load["valid"]
     beside = [right - left for left, right in load["mask"] if nest.depth in left.symbols | right.symbols]
-    for there in (*beside, *([] if load["valid"] is None else [load["valid"]])):
+    for there in (*beside, *([] if valid is None else [valid])):
         yield there + nest.at_depth + along

@@ -52,9 +52,7 @@ class RowOfSums:
         return op.is_(SLICE) and op.operands[0].name == self.sums.name
 
 
-def row_of_sums(
-    ops: Sequence[Op], sums: Value, rows: int, columns: int, around: Mapping[str, Op]
-) -> RowOfSums | None:
+def row_of_sums(ops: Sequence[Op], sums: Value, rows: int, columns: int, around: Mapping[str, Op]) -> RowOfSums | None:
     """None where anything else is done than the same with every row, element by element.
 
     ``around``: what makes the values that all rows take.
@@ -99,16 +97,12 @@ def _is_own(op: Op, apart: Mapping[str, Any], found: RowOfSums) -> bool:
     """Whether what an operation loads was not written beside another row."""
     if not op.is_(LOAD) or op["memory"] not in found.written:
         return True
-    stores = [one for one in found.ops if one.is_(STORE) and one["memory"] == op["memory"]]
-    if len(stores) != len([one for one in found.ops if one.is_(ACCUMULATE, STORE) and one["memory"] == op["memory"]]):
+    first, *others = (one for one in found.ops if one.is_(ACCUMULATE, STORE) and one["memory"] == op["memory"])
+    if others or not first.is_(STORE):
         return False
-    size, down = op.result.vector.elements, apart["offset"]
-    inside = [op["offset"] - one["offset"] for one in stores]
-    ends = [one.operands[0].vector.elements for one in stores]
-    return any(
-        at.is_const and 0 <= at.value <= end - size and down.is_const and abs(down.value) >= end
-        for at, end in zip(inside, ends, strict=True)
-    ) and len(stores) == 1
+    inside, down, end = op["offset"] - first["offset"], apart["offset"], first.operands[0].vector.elements
+    is_near = inside.is_const and 0 <= inside.value <= end - op.result.vector.elements
+    return is_near and down.is_const and abs(down.value) >= end
 
 
 def _chain(writes: Sequence[Op], made: Mapping[str, Op]) -> tuple[Op, ...]:

@@ -121,7 +121,7 @@ def _row_of_products(loop: Op, machine: Machine) -> MatrixInstruction | None:
 
 
 def _are_announced(ops: Sequence[Op], written: Set[str], inputs: Set[str]) -> bool:
-    """Whether all else that stands in front of the products are announcements of what is written, which nothing reads."""
+    """Whether all else in front of the products are announcements of what is written, which is no input."""
     return inputs.isdisjoint(written) and all(op.is_(PREFETCH) and op["memory"] in written for op in ops)
 
 
