@@ -57,3 +57,14 @@ def test_what_is_decoded_in_a_step_is_read_without_checks_and_its_scales_once() 
     loads = [op for op in strip if op.is_(LOAD)]
     assert [op["mask"] for op in loads if op["memory"] == "w"] == [()] * 32
     assert len([op for op in loads if op["memory"] == "scale"]) == 32
+
+
+def test_sums_that_are_scaled_are_added_row_by_row_beside_the_next_products() -> None:
+    kernel = lowered("matmul_f8_blocks")
+    products = next(op for op in kernel.walk() if op.is_(FOR) and any(one.is_(MMA) for one in op.body.ops))
+    (rows,) = (op for op in products.body.ops if op.is_(FOR))
+    assert {op["memory"] for op in rows.body.ops if op.is_(LOAD)} == {"sums", "a_scale", "carried.0"}
+    (factor,) = (op for op in rows.body.ops if op.get("memory") == "a_scale")
+    assert len(factor["mask"]) == 2, "also of the first row, which is always there"
+    blocks = [op for op in inside(kernel, "at_K") if op.is_(LOAD) and op["memory"] == "carried.0"]
+    assert {op.result.vector.elements for op in blocks} == {16}

@@ -97,6 +97,28 @@ def test_parts_of_rows_are_read_where_they_are_where_the_spec_says_so(word: str,
     assert {op["source"] for op in read_there(kernel)} == {tensor}
 
 
+ONE_PANEL = IN_PLACE.replace("mma: auto", "mma: right_in_place").replace(
+    "{workgroup: M, tile: 64", "{workgroup: M, tile: 32"
+)
+
+
+def test_of_rows_that_meet_one_panel_the_last_part_is_copied() -> None:
+    (inner,) = (op for op in lower(product(ONE_PANEL), TILES_ALONE).walk() if op.get("induction") == "copy.w.shared.K")
+    known = {"N": 64, "wg1": 0, "wave_N": 0, "at_K": 64}
+    assert [value(inner["lower"], {**known, "K": depth}) for depth in (128, 100, 90)] == [64, 32, 0]
+    assert value(inner["lower"], {**known, "K": 100, "N": 20}) == 0, "all of rows that are not all there"
+    (left, right), *_ = next(op for op in read_there(lower(product(ONE_PANEL), TILES_ALONE)))["mask"]
+    assert (repr(left), repr(right)) == ("in_K + 31", "K - at_K")
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("depth", [128, 100, 64, 20, 1])
+def test_parts_of_rows_that_meet_one_panel_are_copied(depth: int) -> None:
+    random = torch.Generator().manual_seed(depth)
+    x, w = (torch.randint(-3, 4, (rows, depth), generator=random).bfloat16() for rows in (5, 70))
+    assert torch.equal(emulated_kernel(product(ONE_PANEL))(x, w), (x.float() @ w.float().T).bfloat16())
+
+
 @pytest.mark.compiles
 @pytest.mark.parametrize("depth", [128, 100, 64, 20, 1])
 def test_columns_beyond_the_last_one_are_no_part_of_a_product(depth: int) -> None:

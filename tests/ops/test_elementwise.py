@@ -155,6 +155,25 @@ def test_inverse_roots_are_a_machines_step_in_f32_alone() -> None:
         assert [op["function"] for op in build.ops if op.name == "elementwise"] == functions
 
 
+def test_gelu_has_no_step_below_the_normal_numbers_where_a_machine_is_slow_with_them() -> None:
+    count = itertools.count()
+    build = ThreadBuilder(lambda hint: f"{hint}{next(count)}")
+    value, x = (
+        Value("x", VectorType(DTYPES["f32"], 1)),
+        torch.cat([torch.linspace(-60, 60, 100_001), torch.tensor(SPECIAL)]),
+    )
+    MEANINGS["gelu"].steps(Steps(build, value, "y", slow_subnormals=True), value)
+    values = {"x": x.numpy()}
+    actual, usual = torch.tensor(run(build.ops, values)), in_steps("gelu", x)
+    normal = (x.abs() > 2.0**-120).numpy()
+    for name, step in values.items():
+        is_subnormal = (step != 0) & (abs(step) < 2.0**-126)
+        assert not np.broadcast_to(is_subnormal, x.shape)[normal].any(), name
+    assert (actual - usual)[x.isfinite()].abs().max() < 2.0**-120
+    assert torch.equal(actual.isnan(), usual.isnan())
+    assert (actual[(x < -10.4) & x.isfinite()] == 0).all()
+
+
 @pytest.mark.parametrize("word", ["sigmoid", "silu", "gelu_tanh"])
 def test_quotients_that_need_not_be_exact_are_ratios_in_f32_alone(word: str) -> None:
     for dtype, function in (("f32", "ratio"), ("f64", "div")):

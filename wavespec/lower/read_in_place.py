@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,7 +25,9 @@ class ReadInPlace(Pass):
             reads the copy.
     After:  where all that would be copied is inside the input, the nest has no step, and tiles are read there
             (``source``); else all is as before.
-    Cases:  rows that a tile has a part of stay copied: where they are a power of two apart, the nearest cache holds few
+    Cases:  of whole rows that each tile is read of once, the nest copies what is in the last tile if that is not all
+            there.  What tiles are read of several times is better copied than read across the lines of a cache.
+            Rows that a tile has a part of stay copied: where they are a power of two apart, the nearest cache holds few
             of such parts.  Whole rows lie side by side, and where the spec says so each part meets few of the other
             operand.
     """
@@ -48,7 +51,7 @@ class ReadInPlace(Pass):
 class _Nest:
     """Two loops that lay down rows of a staged memory, and nothing else.
 
-    ``pitch``: elements from row to row of the memory.
+    ``pitch``: elements from row to row of the memory; ``columns``: of a tile; ``once``: whether each tile is read once.
     """
 
     memory: Memory
@@ -56,6 +59,8 @@ class _Nest:
     inner: Op
     pitch: int
     rows: int
+    columns: int
+    once: bool
     at_row: Expr
     at_depth: Expr
 
@@ -70,27 +75,39 @@ class _Nest:
 
 @dataclass(frozen=True, slots=True)
 class _CopiedRows:
-    """Element ``d`` of row ``r`` of the memory is a copy of element ``start + r * stride + d`` of ``source``, for all
-    rows and as far as they are copied where ``inside`` holds."""
+    """Element ``d`` of row ``r`` of the memory is a copy of element ``start + r * stride + d`` of ``source``, of rows
+    that are all there where ``inside`` holds, as far as there are so many elements as each of ``present`` says."""
 
     nest: _Nest
     source: str
     start: Expr
     stride: Expr
     inside: Mask
+    present: tuple[Expr, ...]
 
     def change(self, op: Op) -> tuple[Op, ...]:
         """An operation of the kernel as it is now."""
+        if op.is_(FOR) and op["induction"] == self.nest.depth:
+            return (op.with_(lower=self._copied_from()),)
         if op.is_(FOR) and op["induction"] == self.nest.row:
-            beyond = const(0)
-            for left, right in self.inside:
-                beyond = maximum(beyond, left + 1 - right)
-            return (op.with_(upper=minimum(op["upper"], minimum(beyond, 1) * self.nest.rows)),)
+            left = maximum(self.nest.inner["upper"] - self._copied_from(), 0)
+            return (op.with_(upper=minimum(op["upper"], minimum(left, 1) * self.nest.rows)),)
         if not op.is_(LOAD_TILE) or op["memory"] != self.nest.memory.name:
             return (op,)
         row, depth = op["offset"] // self.nest.pitch, op["offset"] % self.nest.pitch
         offset = self.start + row * self.stride + depth
-        return (op.with_(source=self.source, source_offset=offset, source_stride=self.stride, mask=self.inside),)
+        mask = (*((depth + (op["columns"] - 1), there) for there in self.present), *self.inside)
+        return (op.with_(source=self.source, source_offset=offset, source_stride=self.stride, mask=mask),)
+
+    def _copied_from(self) -> Expr:
+        """The first element that is copied of each row: all are, or what is in the last tile that is not all there."""
+        beyond, whole = const(0), self.nest.inner["upper"]
+        for left, right in self.inside:
+            beyond = maximum(beyond, left + 1 - right)
+        each = math.lcm(self.nest.inner["step"].value, self.nest.columns)
+        for there in self.present:
+            whole = minimum(whole, maximum(there, 0) // each * each)
+        return minimum(whole, (1 - minimum(beyond, 1)) * self.nest.pitch)
 
 
 def _copied_rows(kernel: Kernel, memory: Memory) -> _CopiedRows | None:
@@ -99,16 +116,23 @@ def _copied_rows(kernel: Kernel, memory: Memory) -> _CopiedRows | None:
     if nest is None:
         return None
     inputs = {one.name for one in kernel.memories if one.role == "input" and one.dtype == memory.dtype}
-    found: set[tuple[str, Expr, Expr]] = set()
+    found, moving = set[tuple[str, Expr, Expr]](), {nest.row, nest.depth}
     checks: dict[tuple[Expr, Expr], None] = {}
+    present: dict[Expr, None] = {}
     for op, below, along in _loads(nest):
         rows = _rows_from(nest, op, below, along) if op.is_(LOAD) and op["memory"] in inputs else None
-        checked = None if rows is None else _checks_of_all(nest, op, below, along)
+        checked = None if rows is None else _checks_of_rows(nest, op, below)
         if rows is None or checked is None:
             return None
         found.add(rows)
         checks |= dict.fromkeys(checked)
-    return _CopiedRows(nest, *found.pop(), tuple(checks)) if len(found) == 1 else None
+        present |= dict.fromkeys(_present(nest, op, along))
+    if len(found) != 1 or any(moving & there.symbols for there in present):
+        return None
+    if not nest.once:
+        checks |= dict.fromkeys((nest.inner["upper"] - 1, there) for there in present)
+        present.clear()
+    return _CopiedRows(nest, *found.pop(), tuple(checks), tuple(present))
 
 
 def _nest_of(kernel: Kernel, memory: Memory) -> _Nest | None:
@@ -133,8 +157,16 @@ def _nest_of(kernel: Kernel, memory: Memory) -> _Nest | None:
             whole = all((op["offset"] // down.stride).high == 0 and op["rows"] == down.extent for op in read)
             if read and whole and _are(accesses, [*stores, *read]):
                 places = (kernel.symbol(loop["induction"]) for loop in (outer, inner))
-                return _Nest(memory, outer, inner, down.stride, down.extent, *places)
+                once = not any(_turns_again(op, read) for behind in ops[number + 1 :] for op in behind.walk())
+                return _Nest(memory, outer, inner, down.stride, down.extent, read[0]["columns"], once, *places)
     return None
+
+
+def _turns_again(loop: Op, tiles: list[Op]) -> bool:
+    """Whether turns of a loop read the same tile."""
+    if not loop.is_(FOR) or loop["upper"].high == loop["step"].value:
+        return False
+    return any(op in tiles and loop["induction"] not in op["offset"].symbols for op in loop.walk())
 
 
 def _are(some: list[Op], others: list[Op]) -> bool:
@@ -182,18 +214,21 @@ def _rows_from(nest: _Nest, load: Op, below: int, along: int) -> tuple[str, Expr
     return load["memory"], place.substitute({nest.row: 0, nest.depth: 0}) - stride * below - along, stride
 
 
-def _checks_of_all(nest: _Nest, load: Op, below: int, along: int) -> Mask | None:
-    """What has to hold for a check of one load to hold for the whole tile; None where that is not known."""
+def _checks_of_rows(nest: _Nest, load: Op, below: int) -> Mask | None:
+    """What has to hold for checks of one load's row to hold for all rows; None where that is not known."""
     checks: list[tuple[Expr, Expr]] = []
-    moving = {nest.row, nest.depth}
-    valid = load["valid"]
-    if valid is not None:
-        there = valid.substitute({nest.depth: nest.inner["upper"] - nest.inner["step"]})
-        checks.append((const(load.result.vector.elements - 1), there))
     for left, right in load["mask"]:
+        if nest.depth in left.symbols | right.symbols:
+            continue
         if nest.row in left.symbols:
             left = left - nest.at_row - below + nest.rows - 1
-        elif nest.depth in left.symbols:
-            left = left - nest.at_depth - along + nest.inner["upper"] - 1
         checks.append((left, right))
-    return None if any(moving & (left.symbols | right.symbols) for left, right in checks) else tuple(checks)
+    return None if any(nest.row in left.symbols | right.symbols for left, right in checks) else tuple(checks)
+
+
+def _present(nest: _Nest, load: Op, along: int) -> Iterator[Expr]:
+    """How many elements of a row there are, by each check of a load's place in it."""
+    valid = load["valid"]
+    beside = [right - left for left, right in load["mask"] if nest.depth in left.symbols | right.symbols]
+    for there in (*beside, *([] if valid is None else [valid])):
+        yield there + nest.at_depth + along

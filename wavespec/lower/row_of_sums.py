@@ -11,9 +11,9 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.rewriting import copied, substituted
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ir.thread_ops import ACCUMULATE, CAST, ELEMENTWISE, LOAD, PACK, SLICE, STORE
+from wavespec.ir.thread_ops import ACCUMULATE, BROADCAST, CAST, ELEMENTWISE, LOAD, PACK, SLICE, STORE
 
-_COMPUTED = CAST | ELEMENTWISE | PACK | SLICE
+_COMPUTED = BROADCAST | CAST | ELEMENTWISE | PACK | SLICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +52,57 @@ class RowOfSums:
         return op.is_(SLICE) and op.operands[0].name == self.sums.name
 
 
-def row_of_sums(ops: Sequence[Op], sums: Value, rows: int, columns: int) -> RowOfSums | None:
-    """None where anything else is done than the same with every row, element by element."""
+def row_of_sums(ops: Sequence[Op], sums: Value, rows: int, columns: int, around: Mapping[str, Op]) -> RowOfSums | None:
+    """None where anything else is done than the same with every row, element by element.
+
+    ``around``: what makes the values that all rows take.
+    """
     made = {value.name: op for op in ops for value in op.results}
     writes = [op for op in ops if op.is_(ACCUMULATE, STORE)]
     each, left = divmod(len(writes), rows)
-    written = {op["memory"] for op in writes}
-    if left or not each or not all(_is_computed(op, written) or op.is_(ACCUMULATE, STORE) for op in ops):
+    if left or not each or not all(_is_computed(op) or op.is_(ACCUMULATE, STORE) for op in ops):
         return None
     chains = [_chain(writes[each * row : each * (row + 1)], made) for row in range(rows)]
     used = {id(op) for chain in chains for op in chain}
     if len(used) < len(ops) or len({len(chain) for chain in chains}) > 1:
         return None
-    first = chains[0]
-    apart = tuple(_apart(op, other) for op, other in zip(first, chains[min(1, rows - 1)], strict=True))
-    found = RowOfSums(sums, rows, columns, first, apart)
-    return found if all(_is_row(found, chain, row) for row, chain in enumerate(chains)) else None
+    found = RowOfSums(sums, rows, columns, *_model(chains, sums, columns))
+    reads_its_own = all(_is_own(op, apart, found) for op, apart in zip(found.ops, found.apart, strict=True))
+    same = reads_its_own and all(_is_row(found, chain, row, around) for row, chain in enumerate(chains))
+    return found if same else None
 
 
-def _is_computed(op: Op, written: set[str]) -> bool:
-    return op.region is None and (op.is_(_COMPUTED) or (op.is_(LOAD) and op["memory"] not in written))
+def _is_computed(op: Op) -> bool:
+    return op.region is None and op.is_(_COMPUTED | LOAD)
+
+
+def _model(
+    chains: Sequence[Sequence[Op]], sums: Value, columns: int
+) -> tuple[tuple[Op, ...], tuple[dict[str, Any], ...]]:
+    """What is computed of row 0, and how far its accesses are from those of the next one.  Where that has more checks,
+    as a row that is always there needs none, row 0 has them as well."""
+    first, second, third = (chains[min(row, len(chains) - 1)] for row in range(3))
+    if all(len(one.get("mask", ())) == len(other.get("mask", ())) for one, other in zip(first, second, strict=True)):
+        return tuple(first), tuple(_apart(op, other) for op, other in zip(first, second, strict=True))
+    apart = tuple(_apart(op, other) for op, other in zip(second, third, strict=True))
+    return tuple(
+        op.with_(start=op["start"] - columns)
+        if op.is_(SLICE) and op.operands[0].name == sums.name
+        else _moved(op, away, const(-1))
+        for op, away in zip(second, apart, strict=True)
+    ), apart
+
+
+def _is_own(op: Op, apart: Mapping[str, Any], found: RowOfSums) -> bool:
+    """Whether what an operation loads was not written beside another row."""
+    if not op.is_(LOAD) or op["memory"] not in found.written:
+        return True
+    first, *others = (one for one in found.ops if one.is_(ACCUMULATE, STORE) and one["memory"] == op["memory"])
+    if others or not first.is_(STORE):
+        return False
+    inside, down, end = op["offset"] - first["offset"], apart["offset"], first.operands[0].vector.elements
+    is_near = inside.is_const and 0 <= inside.value <= end - op.result.vector.elements
+    return is_near and down.is_const and abs(down.value) >= end
 
 
 def _chain(writes: Sequence[Op], made: Mapping[str, Op]) -> tuple[Op, ...]:
@@ -90,7 +121,7 @@ def _chain(writes: Sequence[Op], made: Mapping[str, Op]) -> tuple[Op, ...]:
     return (*found.values(), *writes)
 
 
-def _is_row(found: RowOfSums, chain: Sequence[Op], row: int) -> bool:
+def _is_row(found: RowOfSums, chain: Sequence[Op], row: int, around: Mapping[str, Op]) -> bool:
     """Whether a chain does with its row what is done with row 0."""
     numbers = [{value.name: at for at, op in enumerate(ops) for value in op.results} for ops in (found.ops, chain)]
     for model, apart, op in zip(found.ops, found.apart, chain, strict=True):
@@ -102,17 +133,25 @@ def _is_row(found: RowOfSums, chain: Sequence[Op], row: int) -> bool:
         elif any(value.name == found.sums.name for value in op.operands):
             return False
         there = _moved(model, apart, const(row))
+        if row == 0 and apart and set(op["mask"]) <= set(there["mask"]):
+            there = there.with_(mask=op["mask"])
         same = there.name == op.name and there.attributes == op.attributes
         if not same or [one.type for one in model.results] != [one.type for one in op.results]:
             return False
-        if list(_sources(model, numbers[0])) != list(_sources(op, numbers[1])):
+        if list(_sources(model, numbers[0], around)) != list(_sources(op, numbers[1], around)):
             return False
     return True
 
 
-def _sources(op: Op, numbers: Mapping[str, int]) -> Iterator[int | str]:
+def _sources(op: Op, numbers: Mapping[str, int], around: Mapping[str, Op]) -> Iterator[object]:
+    """Where operands come from: what the chain has made, or values around it, of which slices are known by what they
+    are slices of."""
     for value in op.operands:
-        yield numbers.get(value.name, value.name)
+        made = around.get(value.name)
+        if value.name in numbers or made is None or not made.is_(SLICE):
+            yield numbers.get(value.name, value.name)
+        else:
+            yield made.operands[0].name, made["start"], value.vector.elements
 
 
 def _apart(op: Op, other: Op) -> dict[str, Any]:

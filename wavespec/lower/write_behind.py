@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs, rewrite
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ir.thread_ops import CONSTANT, FOR, LOAD_TILE, MMA, PREFETCH, STORE
+from wavespec.ir.thread_ops import CONSTANT, FOR, LOAD, LOAD_TILE, MMA, PREFETCH, STORE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.blocks_by_rows import blocks_by_rows
 from wavespec.lower.row_of_sums import RowOfSums, row_of_sums
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, waves_are_loops
 from wavespec.targets.machine import Machine
@@ -29,7 +30,8 @@ class WriteBehind(Pass):
             those that there were no steps for, and one behind the last turn its rows.
     Why:    sums are there long after the last product was issued, and lines of results come from far: with all of that
             at once no product is made meanwhile.
-    Cases:  what is computed of a row before it is written is computed there.  Where something else is done than the
+    Cases:  what is computed of a row before it is written, of inputs and of what the same row of a private memory had,
+            is computed there.  Where something else is done than the
             same with every row, and where rows do not lie equally far from each other, all stays as it is.  Lines need
             no announcement any more.
     """
@@ -43,9 +45,10 @@ class WriteBehind(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh, memories, counted = fresh_names(kernel), list[Memory](), list[Expr]()
         zeros = {op.result.name for op in kernel.walk() if op.is_(CONSTANT) and op["value"] == 0}
+        made = {value.name: op for op in kernel.walk() for value in op.results}
 
         def change(op: Op) -> tuple[Op, ...]:
-            tile = _tile_of(op, kernel, machine)
+            tile = _tile_of(op, kernel, machine, made, fresh)
             if tile is None or tile.loop.operands[0].name not in zeros:
                 return (op,)
             sums = Memory(fresh("sums"), tile.dtype, ("element",), (const(tile.elements),), "private")
@@ -77,7 +80,9 @@ class _Tile:
         return self.loop.result.vector.dtype
 
 
-def _tile_of(op: Op, kernel: Kernel, machine: Machine) -> _Tile | None:
+def _tile_of(
+    op: Op, kernel: Kernel, machine: Machine, made: Mapping[str, Op], fresh: Callable[[str], str]
+) -> _Tile | None:
     """The tile that each turn of a loop sums up and writes; None where turns do anything else."""
     loops = [one for one in op.body.ops if one.is_(FOR)]
     if op.operands or op["step"] != const(1) or op["lower"] != const(0) or len(loops) != 1:
@@ -87,8 +92,13 @@ def _tile_of(op: Op, kernel: Kernel, machine: Machine) -> _Tile | None:
     instruction = _row_of_products(loop, machine)
     if instruction is None:
         return None
-    row = row_of_sums(op.body.ops[at + 1 :], loop.result, instruction.m, instruction.n)
-    if row is None or not _are_announced(op.body.ops[:at], row.written, kernel):
+    inputs = {one.name for one in kernel.memories if one.role == "input"}
+    private = {one.name for one in kernel.memories if one.space == "private"}
+    waiting = [one for one in op.body.ops[:at] if one.is_(LOAD) and one["memory"] in inputs]
+    others = [one for one in op.body.ops[:at] if one not in waiting]
+    ops = blocks_by_rows([*waiting, *op.body.ops[at + 1 :]], instruction.n, private, fresh)
+    row = row_of_sums(ops, loop.result, instruction.m, instruction.n, made)
+    if row is None or not _are_announced(others, row.written, inputs):
         return None
     read = {name for one in loop.body.ops if one.is_(LOAD_TILE) for name in (one["memory"], one.get("source"))}
     return _Tile(loop, row) if read.isdisjoint(row.written) else None
@@ -110,10 +120,9 @@ def _row_of_products(loop: Op, machine: Machine) -> MatrixInstruction | None:
     return row if row is not None and row.in_tile_registers else None
 
 
-def _are_announced(ops: Sequence[Op], written: Set[str], kernel: Kernel) -> bool:
-    """Whether all that stands in front of the products are announcements of what is written, which nothing reads."""
-    are_results = all(kernel.memory(name).role != "input" for name in written)
-    return are_results and all(op.is_(PREFETCH) and op["memory"] in written for op in ops)
+def _are_announced(ops: Sequence[Op], written: Set[str], inputs: Set[str]) -> bool:
+    """Whether all else in front of the products are announcements of what is written, which is no input."""
+    return inputs.isdisjoint(written) and all(op.is_(PREFETCH) and op["memory"] in written for op in ops)
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,6 +331,7 @@ def _steps(build: ThreadBuilder, like: Value, hint: str, machine: Machine) -> St
         "close_ratios": bool(machine.ratio),
         "close_roots": bool(machine.inverse_root),
         "scales": bool(machine.times_power),
+        "slow_subnormals": machine.slow_subnormals,
     }
     return Steps(build, like, hint, **has)
 

@@ -33,6 +33,8 @@ LOG2_WIDE = (
 """log2(1 + f) / f for |f| <= 1/3, in f64."""
 _MANTISSA_BITS = 23
 _BITS_OF_4 = 0x40800000
+_LEAST_OF_GELU = -5.19
+"""``-|x| / 2`` where what `gelu` takes for erfc comes to the smallest normal number."""
 SMALLEST_NORMAL, _LARGEST = 2.0**-126, 3.4028234663852886e38
 
 
@@ -270,11 +272,15 @@ def gelu(steps: Steps, x: Value) -> Value:
     The larger of x and 0 is ``x / 2 + |x| / 2``, which of -∞ is NaN, as torch has it: ``-∞ · 0``.
     """
     half = steps("mul", steps("abs", x), -0.5)
-    near = steps("maximum", half, -8.0)  # beyond, erfc is 0
+    least = _LEAST_OF_GELU if steps.slow_subnormals else -8.0  # beyond, erfc is 0
+    near = steps("maximum", half, least)
     # log2(erfc(x / √2)) for 0 <= x <= 7, of -x / 2; falls on from there
     tail = (0.0, 2.3022220134735107, -1.8366485834121704, 0.42102089524269104, 0.11592673510313034)
     tail = (*tail, 0.008706419728696346, -0.008414288982748985, -0.0035912892781198025, -0.00048692894051782787)
-    return steps("fma", near, steps("exp2", steps.polynomial(near, *tail)), steps("fma", x, 0.5, steps("neg", half)))
+    power = steps("exp2", steps.polynomial(near, *tail))
+    larger = steps("fma", x, 0.5, steps("neg", half))
+    result = steps("fma", near, power, larger)
+    return steps("select_less", half, least, larger, result) if steps.slow_subnormals else result
 
 
 def gelu_tanh(steps: Steps, x: Value) -> Value:

@@ -17,6 +17,7 @@ class Steps:
     ``close_roots``: whether it has the step ``rsqrt``.
     ``scales``: whether it has the step ``times_power``, of two vectors: the first times two to the power of the second,
     which is whole; 0 where that is less than -150, whatever the first is.
+    ``slow_subnormals``: whether steps with results below the smallest normal number are better left out.
     """
 
     def __init__(
@@ -29,9 +30,11 @@ class Steps:
         close_ratios: bool = False,
         close_roots: bool = False,
         scales: bool = False,
+        slow_subnormals: bool = False,
     ) -> None:
         self.build, self.hint, self.scales = build, hint, scales
         self.close_powers, self.close_ratios, self.close_roots = close_powers, close_ratios, close_roots
+        self.slow_subnormals = slow_subnormals
         self.dtype, self.size = like.vector.dtype, like.vector.elements
 
     def __call__(self, function: str, *operands: Operand) -> Value:

@@ -173,6 +173,8 @@ class Machine:
     whole_steps_apart: bool = False
     """Compiler choice: whether loops of products whose lanes leave out elements beyond an edge stand twice, without
     that for whole steps, where all waves compute; else only beside waves that copy."""
+    slow_subnormals: bool = False
+    """Whether results below the smallest normal number take an instruction many times as long as others."""
     any_vector_length: bool = False
     """Whether one access moves any number of elements; else 1, 2, 4 and so on."""
     fused_steps: bool = True
