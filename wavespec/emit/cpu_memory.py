@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from wavespec.emit.bound_checks import all_inside, fits_32_bits, is_bounded, of_blocks
+from wavespec.emit.bound_checks import all_inside, ends_of_all, fits_32_bits, is_bounded, of_blocks
 from wavespec.emit.element_runs import ElementRun, ElementRuns, run_of
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
@@ -82,6 +82,8 @@ class CpuMemory(Emitter):
             if masked and ops[0].is_(STORE) and self.machine.masked_bits:
                 self._one_by_one(ops)
                 return []
+            if end is not None and not masked:
+                return [self._access(op.with_(mask=(), valid=end, front=None), self.function.memory_of(op), masked=True) for op in ops]
             if not ops[0].is_(ATOMIC):
                 return [self._access(op, self.function.memory_of(op), masked=masked) for op in ops]
             for op in ops:
@@ -95,7 +97,8 @@ class CpuMemory(Emitter):
         if all(self._may_read_zeros(op) for op in ops):
             self._chosen(ops)
             return
-        checks, places = all_inside(ops), PlacesInside(self.text, self.indices)
+        end, otherwise = ends_of_all(ops)
+        checks, places = all_inside(otherwise), PlacesInside(self.text, self.indices)
         if ops[0].is_(ATOMIC):
             places.compare(checks)
         condition = places.of_all(checks)
@@ -238,7 +241,7 @@ class CpuMemory(Emitter):
         size, offset = (op.result if op.results else op.operands[0]).vector.elements, self.function.buffered(op, memory)
         value = self.function.whole(op.operands[0]) if op.operands else ""
         if masked:
-            return self._masked(memory, offset, size, op["mask"], op["valid"], store=value)
+            return self._masked(memory, offset, size, op["mask"], op["valid"], store=value, front=op.get("front"))
         if not value:
             return self._plain(memory, offset, size)
         self._store_whole(op, memory, offset, Part(value, size))
@@ -247,7 +250,7 @@ class CpuMemory(Emitter):
     def _may_read_zeros(self, op: Op) -> bool:
         """Whether a load takes all of its elements or none, at a place of a mapping: neighbours differ in what they
         check, so that one test of all of them seldom passes."""
-        if not op.is_(LOAD) or op["valid"] is not None or not op["mask"]:
+        if not op.is_(LOAD) or op["valid"] is not None or op.get("front") is not None or not op["mask"]:
             return False
         memory = self.function.memory_of(op)
         return memory.mapped and not memory.dtype.is_packed
@@ -374,7 +377,16 @@ class CpuMemory(Emitter):
     def _beyond(self, address: str, bytes_: Expr, depth: int) -> str:
         return self.text.op(f"arith.addi {address}, {self.indices.integer(bytes_, 64)} : i64", depth)
 
-    def _masked(self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: Expr | None, store: str = "") -> str:
+    def _masked(
+        self,
+        memory: Memory,
+        offset: Expr,
+        size: int,
+        mask: Mask,
+        valid: Expr | None,
+        store: str = "",
+        front: Expr | None = None,
+    ) -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
         value_type, lanes = vector_type(memory.dtype, size), f"vector<{size}xi1>"
         vector_text = value_type if size > 1 else f"vector<1x{value_type}>"
@@ -382,11 +394,16 @@ class CpuMemory(Emitter):
         if mask:
             holds, none = self.indices.holds(mask), self.text.constant(0, "index")
             count = self.text.op(f"arith.select {holds}, {count}, {none} : index")
-        if self.machine.masked_bits > memory.dtype.bits and are_words(memory.dtype, size):
+        if front is None and self.machine.masked_bits > memory.dtype.bits and are_words(memory.dtype, size):
             return self._masked_words(memory, offset, size, count, store, is_cut=valid is not None)
         if valid is not None and not fits_32_bits(valid):  # a mask is made of the lower half of its count
             count = self._at_most(count, size)
         some = self.text.op(f"vector.create_mask {count} : {lanes}")
+        if front is not None:
+            first = self._at_most(self.indices.index(front), size)
+            first = self.text.op(f"vector.create_mask {first} : {lanes}")
+            first = self.text.op(f"arith.xori {first}, {self.text.constant(1, lanes)} : {lanes}")
+            some = self.text.op(f"arith.andi {some}, {first} : {lanes}")
         if not store:
             zero = self.text.constant(0, vector_text)
             name = self.text.op(

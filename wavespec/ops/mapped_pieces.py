@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
-from wavespec.ir.expr import Expr, const, less, loose_part, minimum
+from wavespec.ir.expr import Expr, at_most, const, less, loose_part, maximum, minimum
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.quotients import settled
 from wavespec.ir.thread import Mask
@@ -67,14 +67,25 @@ def _place(expr: Expr, size: Expr, known: tuple[tuple[str, Expr], ...], *, is_wh
     """Where an element is along one dim, and the checks that it is inside: of quotients in a whole tile, of what is
     divided."""
     place = expr.substitute(dict(known))
-    if is_whole:
-        place = settled(place)
     mask: list[tuple[Expr, Expr]] = []
+    if is_whole:
+        place, times = _without_sizes(settled(place), size)
+        mask += [_undivided(times, const(1))] if times else []
     if place.low is None or place.low < 0:
         mask.append((const(-1), place))
     if not _is_below(place, size):
         mask.append(_undivided(place, size) if is_whole else (place, size))
     return place, tuple(mask)
+
+
+def _without_sizes(place: Expr, size: Expr) -> tuple[Expr, Expr | None]:
+    """``p + size · t`` as ``p``, and ``t``, which is 0 inside of the tensor, if neither can be less than 0."""
+    for by, term in place.terms():
+        if by == 1 and term.kind == "product" and len(term.args) == 2 and size in term.args:
+            times = term.args[term.args[0] is size]
+            if at_most(const(0), place - term) and at_most(const(0), times):
+                return place - term, times
+    return place, None
 
 
 def _undivided(place: Expr, size: Expr) -> tuple[Expr, Expr]:
@@ -91,13 +102,15 @@ class MappedElement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MappedPiece:
-    """Consecutive registers that are consecutive in the tensor, and exist together."""
+    """Consecutive registers that are consecutive in the tensor, and exist together, but for those from ``valid`` on and
+    the first few, ``front``."""
 
     register: int
     width: int
     offset: Expr
     mask: Mask
     valid: Expr | None = None
+    front: Expr | None = None
 
     @property
     def firm(self) -> MappedPiece:
@@ -147,6 +160,7 @@ def in_one_access(
     if not is_aligned(memory, first.offset.divisor, width, machine):
         return None
     valid: Expr | None = None
+    front: Expr | None = None
     mask: list[tuple[Expr, Expr]] = []
     for number, (left, right) in enumerate(first.mask):
         others = [one.mask[number] for one in elements]
@@ -163,9 +177,16 @@ def in_one_access(
             mask.append((left, right))
         elif left != const(-1) and _has_valid(memory, width, machine):
             valid = right - left if valid is None else minimum(valid, right - left)
+        elif left == const(-1) and front is None and _has_front(memory, width, machine):
+            front = 0 - right
         else:
             return None
-    return MappedPiece(start, width, first.offset, tuple(mask), valid)
+    return MappedPiece(start, width, first.offset, tuple(mask), valid, front)
+
+
+def _has_front(memory: Memory, width: int, machine: Machine) -> bool:
+    """Whether an access of so many elements may leave out the first few."""
+    return machine.lanes == 1 and machine.element_masks and memory.role == "input" and not memory.dtype.is_packed
 
 
 def _has_valid(memory: Memory, width: int, machine: Machine) -> bool:
@@ -174,12 +195,14 @@ def _has_valid(memory: Memory, width: int, machine: Machine) -> bool:
 
 
 def _multiplied(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """``x // d + c < n`` as ``x + c · d < n · d``, where ``d`` is a number."""
-    terms = left.terms()
-    if len(terms) != 1 or terms[0][0] != 1 or terms[0][1].kind != "floordiv" or not terms[0][1].args[1].is_const:
+    """``x // d + c < n`` as ``x + c · d < n · d``, and ``-1 < x // d + c`` as ``-1 < x + c · d``, where ``d`` is above 0."""
+    place = right if left == const(-1) else left
+    quotients = [term for by, term in place.terms() if by == 1 and term.kind == "floordiv" and less(const(0), term.args[1])]
+    if len(quotients) != 1:
         return left, right
-    value, divisor = terms[0][1].args
-    return value + left.constant_part() * divisor, right * divisor
+    value, divisor = quotients[0].args
+    value += (place - quotients[0]) * divisor
+    return (left, value) if left == const(-1) else (value, right * divisor)
 
 
 def _moves_along(others: Sequence[tuple[int, tuple[Expr, Expr]]], left: Expr, right: Expr) -> bool:
