@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
 
-from wavespec.ir.expr import Expr, const, minimum
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, STORE
@@ -35,22 +34,6 @@ def of_blocks(mask: Mask) -> Mask:
         return left - inside % block if block else left
 
     return tuple((first(left, right), right) for left, right in mask)
-
-
-def ends_of_all(ops: Sequence[Op]) -> tuple[Expr | None, list[Op]]:
-    """How many elements at most there are in each of several loads, of which each has another end besides, and the loads
-    with these ends alone: the first is no reason to check the others one by one."""
-    ends = [_ends(op) for op in ops]
-    shared = [end for end in ends[0] if all(end in others and len(others) > 1 for others in ends)]
-    if not shared or not all(op.is_(LOAD) for op in ops):
-        return None, list(ops)
-    own = [reduce(minimum, [end for end in others if end is not shared[0]]) for others in ends]
-    return shared[0], [op.with_(valid=valid) for op, valid in zip(ops, own, strict=True)]
-
-
-def _ends(op: Op) -> tuple[Expr, ...]:
-    valid = op.get("valid")
-    return () if valid is None else valid.args if valid.kind == "min" else (valid,)
 
 
 def all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:

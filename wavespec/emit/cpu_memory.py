@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from wavespec.emit.bound_checks import all_inside, ends_of_all, fits_32_bits, is_bounded, of_blocks
+from wavespec.emit.bound_checks import all_inside, fits_32_bits, is_bounded, of_blocks
 from wavespec.emit.element_runs import ElementRun, ElementRuns, run_of
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
@@ -28,6 +28,7 @@ _APART = range(2, 5)
 # Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
 # which are as fast, and that of one at another place would be a fault.
 _STREAMED_BYTES = 16
+_WORD_BITS = 64
 _INDEX_BYTES = 4
 """Of an element of the vectors by which places and checks of others are computed."""
 
@@ -82,8 +83,6 @@ class CpuMemory(Emitter):
             if masked and ops[0].is_(STORE) and self.machine.masked_bits:
                 self._one_by_one(ops)
                 return []
-            if end is not None and not masked:
-                return [self._access(op.with_(mask=(), valid=end, front=None), self.function.memory_of(op), masked=True) for op in ops]
             if not ops[0].is_(ATOMIC):
                 return [self._access(op, self.function.memory_of(op), masked=masked) for op in ops]
             for op in ops:
@@ -97,8 +96,7 @@ class CpuMemory(Emitter):
         if all(self._may_read_zeros(op) for op in ops):
             self._chosen(ops)
             return
-        end, otherwise = ends_of_all(ops)
-        checks, places = all_inside(otherwise), PlacesInside(self.text, self.indices)
+        checks, places = all_inside(ops), PlacesInside(self.text, self.indices)
         if ops[0].is_(ATOMIC):
             places.compare(checks)
         condition = places.of_all(checks)
@@ -398,12 +396,7 @@ class CpuMemory(Emitter):
             return self._masked_words(memory, offset, size, count, store, is_cut=valid is not None)
         if valid is not None and not fits_32_bits(valid):  # a mask is made of the lower half of its count
             count = self._at_most(count, size)
-        some = self.text.op(f"vector.create_mask {count} : {lanes}")
-        if front is not None:
-            first = self._at_most(self.indices.index(front), size)
-            first = self.text.op(f"vector.create_mask {first} : {lanes}")
-            first = self.text.op(f"arith.xori {first}, {self.text.constant(1, lanes)} : {lanes}")
-            some = self.text.op(f"arith.andi {some}, {first} : {lanes}")
+        some = self._between(front, count, size) if front is not None else self.text.op(f"vector.create_mask {count} : {lanes}")
         if not store:
             zero = self.text.constant(0, vector_text)
             name = self.text.op(
@@ -424,6 +417,22 @@ class CpuMemory(Emitter):
             return words.load()
         words.store(store)
         return ""
+
+    def _between(self, front: Expr, count: str, size: int) -> str:
+        """SSA name of bits: elements from one on, of the first ``count``."""
+        lanes, first = f"vector<{size}xi1>", self._at_most(self.indices.index(front), size)
+        if self.machine.masked_bits or size >= _WORD_BITS:
+            ends = [self.text.op(f"vector.create_mask {end} : {lanes}") for end in (first, count)]
+            beyond = self.text.op(f"arith.xori {ends[0]}, {self.text.constant(1, lanes)} : {lanes}")
+            return self.text.op(f"arith.andi {beyond}, {ends[1]} : {lanes}")
+        ends = [self.text.op(f"arith.index_cast {end} : index to i64") for end in (first, self._at_most(count, size))]
+        one, none = self.text.constant(1, "i64"), self.text.constant(-1, "i64")
+        beyond = self.text.op(f"arith.shli {none}, {ends[0]} : i64")
+        below = self.text.op(f"arith.subi {self.text.op(f'arith.shli {one}, {ends[1]} : i64')}, {one} : i64")
+        bits = self.text.op(f"arith.andi {beyond}, {below} : i64")
+        bits = self.text.op(f"arith.trunci {bits} : i64 to i{size}")
+        bits = self.text.op(f"vector.broadcast {bits} : i{size} to vector<1xi{size}>")
+        return self.text.op(f"vector.bitcast {bits} : vector<1xi{size}> to {lanes}")
 
     def _at_most(self, count: str, size: int) -> str:
         """Of ``count`` elements those that an access of ``size`` has."""

@@ -167,7 +167,8 @@ def in_one_access(
         if all(other == (left, right) for other in others):
             mask.append((left, right))
             continue
-        others = [_multiplied(*other) for other in others]
+        divisor = _divisor(*others[-1])
+        others = [_multiplied(*other, divisor) for other in others] if divisor else others
         left, right = others[0]
         if not _moves_along(list(zip(steps, others, strict=True)), left, right):
             return None
@@ -194,14 +195,20 @@ def _has_valid(memory: Memory, width: int, machine: Machine) -> bool:
     return (machine.element_masks and not memory.dtype.is_packed) or takes_ends_apart(memory, width, machine)
 
 
-def _multiplied(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """``x // d + c < n`` as ``x + c · d < n · d``, and ``-1 < x // d + c`` as ``-1 < x + c · d``, where ``d`` is above 0."""
+def _divisor(left: Expr, right: Expr) -> Expr | None:
+    """What a place is a quotient by, beside what is added to that."""
     place = right if left == const(-1) else left
-    quotients = [term for by, term in place.terms() if by == 1 and term.kind == "floordiv" and less(const(0), term.args[1])]
-    if len(quotients) != 1:
-        return left, right
-    value, divisor = quotients[0].args
-    value += (place - quotients[0]) * divisor
+    found = [term.args[1] for by, term in place.terms() if by == 1 and term.kind == "floordiv"]
+    return found[0] if len(found) == 1 and less(const(0), found[0]) else None
+
+
+def _multiplied(left: Expr, right: Expr, divisor: Expr) -> tuple[Expr, Expr]:
+    """``x // d + c < n`` as ``x + c · d < n · d``, and ``-1 < x // d + c`` as ``-1 < x + c · d``: also of the first
+    elements, of which ``x // d`` is 0."""
+    place = right if left == const(-1) else left
+    quotients = [term for by, term in place.terms() if by == 1 and term.kind == "floordiv" and term.args[1] is divisor]
+    quotient = quotients[0] if quotients else const(0)
+    value = (place - quotient) * divisor + (quotient.args[0] if quotients else 0)
     return (left, value) if left == const(-1) else (value, right * divisor)
 
 
