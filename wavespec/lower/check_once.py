@@ -1,9 +1,8 @@
-"""Thread kernel in, thread kernel out: rows that are copied a vector at a time are checked once, in front of the loop along
-them."""
+"""Thread kernel in, thread kernel out: rows that are copied by vectors are checked once, in front of the loop along them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
 from typing import ClassVar
@@ -11,7 +10,6 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, const, less, minimum, total
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
-from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import FOR, LOAD
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.skip_zeros import one_where
@@ -42,43 +40,54 @@ class CheckOnce(Pass):
 
 
 def _twice(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    loads = [op for op in loop.body.ops if op.is_(LOAD) and op.get("front") is not None]
+    loads = [op for op in loop.body.ops if _may_begin_outside(op)]
     if not loads or loop.operands or loop["lower"] != const(0) or any(op.is_(FOR) for op in loop.body.ops):
         return (loop,)
-    end = shared_end(loads)
-    asked = [_hardest(*pair, loop, kernel) for op in loads for pair in _checks(op, end)]
+    known = {loop["induction"]}.union(*(size.symbols for size in kernel.all_sizes.values()))
+    asked = [_hardest(*pair, loop, kernel) for op in loads for pair in _checks_of_rows(op, known)]
     checks = tuple(dict.fromkeys(pair for pair in asked if pair is not None))
     if None in asked or _own(loop) & {name for pair in checks for side in pair for name in side.symbols}:
         return (loop,)
     inside = one_where(checks)
     whole = copied(loop, fresh, dict[str, Value]())
-    ops = tuple(_unchecked(op, end) if op.get("front") is not None else op for op in whole.body.ops)
+    ops = tuple(_checked_alike(op, known) if _may_begin_outside(op) else op for op in whole.body.ops)
     whole = replace(whole, region=replace(whole.body, ops=ops)).with_(upper=loop["upper"] * inside)
     return whole, loop.with_(upper=loop["upper"] * (1 - inside))
 
 
-def _unchecked(load: Op, end: Expr | None) -> Op:
+def _may_begin_outside(op: Op) -> bool:
+    return op.is_(LOAD) and op.get("front") is not None
+
+
+def _checked_alike(load: Op, known: set[str]) -> Op:
+    """With what is checked of all rows alike."""
     attributes = tuple(pair for pair in load.attributes if pair[0] != "front")
-    return replace(load, attributes=attributes).with_(mask=(), valid=end)
+    mask = tuple(pair for pair in load["mask"] if _is_alike(pair, known))
+    return replace(load, attributes=attributes).with_(mask=mask, valid=_end(load, known))
 
 
-def shared_end(loads: Sequence[Op]) -> Expr | None:
-    """How many elements at most there are in each of several loads, which is one of the ends of each."""
-    first, *others = [_ends(op) for op in loads]
-    return next((end for end in first if all(end in one for one in others)), None)
+def _is_alike(pair: tuple[Expr, Expr], known: set[str]) -> bool:
+    """Whether a check is one of the place along a row alone."""
+    return all(side.symbols <= known for side in pair)
 
 
-def _ends(op: Op) -> tuple[Expr, ...]:
-    valid = op["valid"]
+def _end(load: Op, known: set[str]) -> Expr | None:
+    """How many elements there are at most in front of the end that all rows have."""
+    alike = [end for end in _ends(load) if end.symbols <= known]
+    return reduce(minimum, alike) if alike else None
+
+
+def _ends(load: Op) -> tuple[Expr, ...]:
+    valid = load["valid"]
     return () if valid is None else valid.args if valid.kind == "min" else (valid,)
 
 
-def _checks(op: Op, end: Expr | None) -> Iterator[tuple[Expr, Expr]]:
-    """What holds where an access has all elements in front of the end that it shares with others."""
-    yield from op["mask"]
-    yield op["front"], const(1)
-    needed = const(op.result.vector.elements) if end is None else end
-    yield from ((needed - own, const(1)) for own in _ends(op) if own is not end)
+def _checks_of_rows(load: Op, known: set[str]) -> Iterator[tuple[Expr, Expr]]:
+    """What holds beside that where a row is there as far as an access reaches."""
+    yield from (pair for pair in load["mask"] if not _is_alike(pair, known))
+    yield load["front"], const(1)
+    needed = _end(load, known) or const(load.result.vector.elements)
+    yield from ((needed - end, const(1)) for end in _ends(load) if not end.symbols <= known)
 
 
 def _own(loop: Op) -> set[str]:
@@ -102,12 +111,12 @@ def _extreme(expr: Expr, index: Expr, first: Expr, last: Expr) -> Expr | None:
         if index.args[0] not in term.symbols:
             parts.append((term, by))
             continue
-        there = last if by > 0 else first
-        value, size = (term, const(1)) if term is index else term.args if term.kind in ("floordiv", "mod") else (None, None)
-        if value is not index or size is None or not less(const(0), size):
+        value, size = term.args if term.kind in ("floordiv", "mod") else (term, const(1))
+        behind = value.beyond(index)
+        if behind is None or not less(const(0), size):
             return None
         if term.kind == "mod":
             parts.append((size - 1 if by > 0 else const(0), by))
         else:
-            parts.append((there // size, by))
+            parts.append((((last if by > 0 else first) + behind) // size, by))
     return total([(const(expr.constant_part()), 1), *parts])
