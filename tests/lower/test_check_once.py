@@ -30,7 +30,7 @@ def line(mask: str = "(([-1], [row + copy_K//LINE - 1],), ([row + copy_K//LINE -
         store %x {{memory = "x.shared", offset = [copy_K]}}
         yield
       end
-    """  # noqa: E501
+    """
 
 
 def test_rows_that_are_there_check_their_end_alone() -> None:

@@ -8,6 +8,7 @@ from functools import partial
 
 from wavespec.emit.bound_checks import all_inside, fits_32_bits, is_bounded, of_blocks
 from wavespec.emit.element_runs import ElementRun, ElementRuns, run_of
+from wavespec.emit.elements_between import elements_between
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.looked_up_runs import LookedUpRuns
@@ -28,7 +29,7 @@ _APART = range(2, 5)
 # Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
 # which are as fast, and that of one at another place would be a fault.
 _STREAMED_BYTES = 16
-_WORD_BITS = 64
+_Count = Expr | None
 _INDEX_BYTES = 4
 """Of an element of the vectors by which places and checks of others are computed."""
 
@@ -376,14 +377,7 @@ class CpuMemory(Emitter):
         return self.text.op(f"arith.addi {address}, {self.indices.integer(bytes_, 64)} : i64", depth)
 
     def _masked(
-        self,
-        memory: Memory,
-        offset: Expr,
-        size: int,
-        mask: Mask,
-        valid: Expr | None,
-        store: str = "",
-        front: Expr | None = None,
+        self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: _Count, store: str = "", front: _Count = None
     ) -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
         value_type, lanes = vector_type(memory.dtype, size), f"vector<{size}xi1>"
@@ -396,7 +390,10 @@ class CpuMemory(Emitter):
             return self._masked_words(memory, offset, size, count, store, is_cut=valid is not None)
         if valid is not None and not fits_32_bits(valid):  # a mask is made of the lower half of its count
             count = self._at_most(count, size)
-        some = self._between(front, count, size) if front is not None else self.text.op(f"vector.create_mask {count} : {lanes}")
+        some = self.text.op(f"vector.create_mask {count} : {lanes}") if front is None else ""
+        if front is not None:
+            ends = self._at_most(self.indices.index(front), size), self._at_most(count, size)
+            some = elements_between(self.text, *ends, size, masks_are_vectors=bool(self.machine.masked_bits))
         if not store:
             zero = self.text.constant(0, vector_text)
             name = self.text.op(
@@ -417,22 +414,6 @@ class CpuMemory(Emitter):
             return words.load()
         words.store(store)
         return ""
-
-    def _between(self, front: Expr, count: str, size: int) -> str:
-        """SSA name of bits: elements from one on, of the first ``count``."""
-        lanes, first = f"vector<{size}xi1>", self._at_most(self.indices.index(front), size)
-        if self.machine.masked_bits or size >= _WORD_BITS:
-            ends = [self.text.op(f"vector.create_mask {end} : {lanes}") for end in (first, count)]
-            beyond = self.text.op(f"arith.xori {ends[0]}, {self.text.constant(1, lanes)} : {lanes}")
-            return self.text.op(f"arith.andi {beyond}, {ends[1]} : {lanes}")
-        ends = [self.text.op(f"arith.index_cast {end} : index to i64") for end in (first, self._at_most(count, size))]
-        one, none = self.text.constant(1, "i64"), self.text.constant(-1, "i64")
-        beyond = self.text.op(f"arith.shli {none}, {ends[0]} : i64")
-        below = self.text.op(f"arith.subi {self.text.op(f'arith.shli {one}, {ends[1]} : i64')}, {one} : i64")
-        bits = self.text.op(f"arith.andi {beyond}, {below} : i64")
-        bits = self.text.op(f"arith.trunci {bits} : i64 to i{size}")
-        bits = self.text.op(f"vector.broadcast {bits} : i{size} to vector<1xi{size}>")
-        return self.text.op(f"vector.bitcast {bits} : vector<1xi{size}> to {lanes}")
 
     def _at_most(self, count: str, size: int) -> str:
         """Of ``count`` elements those that an access of ``size`` has."""

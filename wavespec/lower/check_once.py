@@ -1,4 +1,4 @@
-"""Thread kernel in, thread kernel out: rows that are copied by vectors are checked once, in front of the loop along them."""
+"""Thread kernel in, thread kernel out: rows that vectors copy are checked once, in front of the loop along them."""
 
 from __future__ import annotations
 
@@ -78,16 +78,18 @@ def _end(load: Op, known: set[str]) -> Expr | None:
 
 
 def _ends(load: Op) -> tuple[Expr, ...]:
-    valid = load["valid"]
+    valid: Expr | None = load["valid"]
     return () if valid is None else valid.args if valid.kind == "min" else (valid,)
 
 
 def _checks_of_rows(load: Op, known: set[str]) -> Iterator[tuple[Expr, Expr]]:
     """What holds beside that where a row is there as far as an access reaches."""
     yield from (pair for pair in load["mask"] if not _is_alike(pair, known))
-    yield load["front"], const(1)
-    needed = _end(load, known) or const(load.result.vector.elements)
-    yield from ((needed - end, const(1)) for end in _ends(load) if not end.symbols <= known)
+    front: Expr = load["front"]
+    yield front, const(1)
+    end = _end(load, known)
+    needed = const(load.result.vector.elements) if end is None else end
+    yield from ((needed - own, const(1)) for own in _ends(load) if not own.symbols <= known)
 
 
 def _own(loop: Op) -> set[str]:

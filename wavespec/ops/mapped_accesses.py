@@ -57,8 +57,9 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
             around, at = wider.get(key, (MappedPiece(0, *key), 0))
             if around not in whole or not is_shared:
                 where = memory.name, memory.dtype, around.width, around.offset
-                there = {"mask": around.mask, "valid": around.valid, "front": around.front}
-                whole[around] = context.build.load(*where, **there, hint=name)
+                whole[around] = context.build.load(
+                    *where, mask=around.mask, valid=around.valid, front=around.front, hint=name
+                )
             one = context.build.slice(whole[around], at, width, name) if around.width > width else whole[around]
             word = math.gcd(width, per_word) if is_shared and not is_one_lane else width
             once[key] = context.build.pack([context.build.slice(one, at, word, name) for at in range(0, width, word)])

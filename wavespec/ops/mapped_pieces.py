@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
-from wavespec.ir.expr import Expr, at_most, const, less, loose_part, maximum, minimum
+from wavespec.ir.expr import Expr, at_most, const, less, loose_part, minimum
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.quotients import settled
 from wavespec.ir.thread import Mask

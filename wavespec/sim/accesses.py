@@ -258,7 +258,7 @@ class MemoryUnit:
         return touched.spread(source.data[where])
 
     def _active(self, op: Op, count: int) -> Flags | None:
-        """Which elements of which threads exist, ``[threads, count]``: the mask, then ``valid`` and ``front``; None: all."""
+        """Which elements of which threads exist, ``[threads, count]``: mask, ``valid``, ``front``; None: all."""
         active = self._rows.active(self.holds(op.get("mask") or ()), count, self._valid(op))
         front: Expr | None = op.get("front")
         if front is None:
