@@ -85,8 +85,8 @@ def _ends(load: Op) -> tuple[Expr, ...]:
 def _checks_of_rows(load: Op, known: set[str]) -> Iterator[tuple[Expr, Expr]]:
     """What holds beside that where a row is there as far as an access reaches."""
     yield from (pair for pair in load["mask"] if not _is_alike(pair, known))
-    front: Expr = load["front"]
-    yield front, const(1)
+    if (front := load["front"]) is not None:
+        yield front, const(1)
     end = _end(load, known)
     needed = const(load.result.vector.elements) if end is None else end
     yield from ((needed - own, const(1)) for own in _ends(load) if not own.symbols <= known)
