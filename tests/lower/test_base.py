@@ -127,6 +127,14 @@ def test_passes_say_which_machines_they_are_for() -> None:
         *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan", "multiply-in-pairs"),
         *("peel-waves", "share-quotients", "join-remainders", "reduce-together", "announce-rows", "walk-rows"),
         *("announce-columns", "announce-copies", "spread-announcements", "turn-runs", "cut-tiles"),
-        *("store-at-once", "store-whole-lines", "announce-results", "sum-bias-once", "write-behind", "narrow-steps"),
+        *(
+            "check-once",
+            "store-at-once",
+            "store-whole-lines",
+            "announce-results",
+            "sum-bias-once",
+            "write-behind",
+            "narrow-steps",
+        ),
         "sink-behind-products",
     }

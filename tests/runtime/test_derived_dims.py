@@ -54,7 +54,7 @@ def test_a_size_below_nothing_is_refused() -> None:
 
 
 def test_a_promise_of_a_size_that_follows_is_checked() -> None:
-    text = dump_yaml(SPEC).replace('{equals: "R', '{multiple_of: 32, equals: "R')
+    text = dump_yaml(SPEC).replace('{equals: "LINES', '{multiple_of: 32, equals: "LINES')
     with pytest.raises(ArgumentError, match=r"make K = 144, expected a multiple of 32"):
         check_inputs(interface(text), tensors())
 

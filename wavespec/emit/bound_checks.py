@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from wavespec.ir.expr import Expr
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, STORE
@@ -15,7 +15,9 @@ def is_bounded(op: Op) -> bool:
     """Whether an access checks something, and gives nothing that others wait for."""
     if op.is_(ATOMIC) and op.results:
         return False
-    return op.is_(LOAD, STORE, ACCUMULATE, ATOMIC) and (bool(op["mask"]) or op.get("valid") is not None)
+    return op.is_(LOAD, STORE, ACCUMULATE, ATOMIC) and (
+        bool(op["mask"]) or op.get("valid") is not None or op.get("front") is not None
+    )
 
 
 def fits_32_bits(number: Expr) -> bool:
@@ -41,7 +43,9 @@ def all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:
         elements = (op.result if op.results else op.operands[0]).vector.elements
         pairs = list(op["mask"])
         if (valid := op.get("valid")) is not None:
-            pairs.append((0 - valid + elements - 1, 0 - valid + valid))
+            pairs.append((0 - valid + elements - 1, const(0)))
+        if (front := op.get("front")) is not None:
+            pairs.append((front, const(1)))
         for left, right in pairs:
             key = (left - left.constant_part(), right)
             largest[key] = max(largest.get(key, left.constant_part()), left.constant_part())

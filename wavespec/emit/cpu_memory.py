@@ -8,6 +8,7 @@ from functools import partial
 
 from wavespec.emit.bound_checks import all_inside, fits_32_bits, is_bounded, of_blocks
 from wavespec.emit.element_runs import ElementRun, ElementRuns, run_of
+from wavespec.emit.elements_between import elements_between
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.looked_up_runs import LookedUpRuns
@@ -28,6 +29,7 @@ _APART = range(2, 5)
 # Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
 # which are as fast, and that of one at another place would be a fault.
 _STREAMED_BYTES = 16
+_Count = Expr | None
 _INDEX_BYTES = 4
 """Of an element of the vectors by which places and checks of others are computed."""
 
@@ -238,7 +240,7 @@ class CpuMemory(Emitter):
         size, offset = (op.result if op.results else op.operands[0]).vector.elements, self.function.buffered(op, memory)
         value = self.function.whole(op.operands[0]) if op.operands else ""
         if masked:
-            return self._masked(memory, offset, size, op["mask"], op["valid"], store=value)
+            return self._masked(memory, offset, size, op["mask"], op["valid"], store=value, front=op.get("front"))
         if not value:
             return self._plain(memory, offset, size)
         self._store_whole(op, memory, offset, Part(value, size))
@@ -247,7 +249,7 @@ class CpuMemory(Emitter):
     def _may_read_zeros(self, op: Op) -> bool:
         """Whether a load takes all of its elements or none, at a place of a mapping: neighbours differ in what they
         check, so that one test of all of them seldom passes."""
-        if not op.is_(LOAD) or op["valid"] is not None or not op["mask"]:
+        if not op.is_(LOAD) or op["valid"] is not None or op.get("front") is not None or not op["mask"]:
             return False
         memory = self.function.memory_of(op)
         return memory.mapped and not memory.dtype.is_packed
@@ -374,7 +376,9 @@ class CpuMemory(Emitter):
     def _beyond(self, address: str, bytes_: Expr, depth: int) -> str:
         return self.text.op(f"arith.addi {address}, {self.indices.integer(bytes_, 64)} : i64", depth)
 
-    def _masked(self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: Expr | None, store: str = "") -> str:
+    def _masked(
+        self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: _Count, store: str = "", front: _Count = None
+    ) -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
         value_type, lanes = vector_type(memory.dtype, size), f"vector<{size}xi1>"
         vector_text = value_type if size > 1 else f"vector<1x{value_type}>"
@@ -382,11 +386,14 @@ class CpuMemory(Emitter):
         if mask:
             holds, none = self.indices.holds(mask), self.text.constant(0, "index")
             count = self.text.op(f"arith.select {holds}, {count}, {none} : index")
-        if self.machine.masked_bits > memory.dtype.bits and are_words(memory.dtype, size):
+        if front is None and self.machine.masked_bits > memory.dtype.bits and are_words(memory.dtype, size):
             return self._masked_words(memory, offset, size, count, store, is_cut=valid is not None)
         if valid is not None and not fits_32_bits(valid):  # a mask is made of the lower half of its count
             count = self._at_most(count, size)
-        some = self.text.op(f"vector.create_mask {count} : {lanes}")
+        some = self.text.op(f"vector.create_mask {count} : {lanes}") if front is None else ""
+        if front is not None:
+            ends = self._at_most(self.indices.index(front), size), self._at_most(count, size)
+            some = elements_between(self.text, *ends, size, masks_are_vectors=bool(self.machine.masked_bits))
         if not store:
             zero = self.text.constant(0, vector_text)
             name = self.text.op(

@@ -113,7 +113,7 @@ Expression = Literal[
     "tile",
     "upper",
 ]
-Extent = Literal["valid"]
+Extent = Literal["front", "valid"]
 Mask = Literal["mask", "onto"]
 Places = Literal["at", "further", "origin"]
 Expressions = Literal["corner", "offsets", "outside", "places", "sizes", "view"]

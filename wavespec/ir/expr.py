@@ -393,7 +393,7 @@ def _is_within(value: Expr, length: int) -> bool:
 @lru_cache(maxsize=1 << 14)
 def _mod(left: Expr, right: Expr) -> Expr:
     if not right.is_const:
-        if left is right:
+        if left is right or (left is const(0) and less(left, right)):
             return const(0)
         if (excess := loose_part(left, right)) is not const(0):
             return _mod(left - excess, right) + excess

@@ -98,6 +98,7 @@ class ThreadBuilder:
         buffer: Expr | int = 0,
         mask: Mask = (),
         valid: Expr | None = None,
+        front: Expr | None = None,
         rank: int | None = None,
         around: bool = False,
         hint: str = "loaded",
@@ -105,6 +106,7 @@ class ThreadBuilder:
         result = self.value(hint, dtype, elements)
         place: dict[str, Any] = {} if rank is None else {"rank": rank}
         place |= {"around": True} if around else {}
+        place |= {} if front is None else {"front": front}
         place |= self._cache(memory)
         self.add(
             "load",

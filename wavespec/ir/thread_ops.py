@@ -157,11 +157,13 @@ LOAD: Final = _declare(
     "load",
     "-> T x n",
     "`rank`: which workgroup of the cluster has the shared memory; `around`: elements outside of the tensor may be "
-    "read, and are anything; `idle`: nobody uses what there is where the mask does not hold",
+    "read, and are anything; `idle`: nobody uses what there is where the mask does not hold; `front`: how many of the "
+    "first elements are not there",
     Trait.READS_MEMORY,
     results=1,
     attributes={
         **_GUARDED,
+        "front": Attribute(Kind.EXTENT, absent="none"),
         "rank": Attribute(Kind.INTEGER, absent="this one"),
         "around": _FALSE,
         "idle": _FALSE,

@@ -11,6 +11,7 @@ from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
 from wavespec.lower.carry_ranks import CarryRanks
 from wavespec.lower.carry_running_sums import CarryRunningSums
+from wavespec.lower.check_once import CheckOnce
 from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.choose_waves import ChooseWaves
 from wavespec.lower.collect_sums import CollectSums
@@ -177,6 +178,7 @@ PASSES: tuple[Pass, ...] = (
     AnnounceColumns(),
     AnnounceResults(),
     StoreWholeLines(),
+    CheckOnce(),
     HoistInvariants(),
     KeepNarrow(),
     LoadAhead(),

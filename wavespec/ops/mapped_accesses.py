@@ -21,8 +21,8 @@ from wavespec.ops.mapped_loops import blocks, got, memory_for, put
 from wavespec.ops.mapped_pieces import MappedPiece, MappedTensor, in_one_access, mapped_pieces, mapped_tensor
 from wavespec.ops.turned_blocks import TurnedBlocks, regroup, turned_blocks
 
-_Key = tuple[int, Expr, Mask, Expr | None]
-"""Of what is loaded at once: elements, offset, checks, and how many exist."""
+_Key = tuple[int, Expr, Mask, Expr | None, Expr | None]
+"""Of what is loaded at once: elements, offset, checks, how many exist, and how many of the first do not."""
 PlacesRead = dict[tuple[str, Expr, Mask], Expr]
 """By tensor, offset and checks: what was read there, as a symbol."""
 
@@ -51,13 +51,15 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
     per_word = max(1, _WORD_BYTES // memory.dtype.bytes)
     wider = _wider_pieces(pieces) if is_shared and not is_one_lane else {}
     whole: dict[MappedPiece, Value] = {}
-    for key, group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid)):
+    for key, group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid, p.front)):
         width = key[0]
         if key not in once or not is_shared:
             around, at = wider.get(key, (MappedPiece(0, *key), 0))
             if around not in whole or not is_shared:
                 where = memory.name, memory.dtype, around.width, around.offset
-                whole[around] = context.build.load(*where, mask=around.mask, valid=around.valid, hint=name)
+                whole[around] = context.build.load(
+                    *where, mask=around.mask, valid=around.valid, front=around.front, hint=name
+                )
             one = context.build.slice(whole[around], at, width, name) if around.width > width else whole[around]
             word = math.gcd(width, per_word) if is_shared and not is_one_lane else width
             once[key] = context.build.pack([context.build.slice(one, at, word, name) for at in range(0, width, word)])
@@ -71,15 +73,16 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
 
 def _wider_pieces(pieces: Sequence[MappedPiece]) -> dict[_Key, tuple[MappedPiece, int]]:
     """For pieces that lie in wider ones, which exist together with them, the widest of these, and where in it."""
-    keys = dict.fromkeys((one.width, one.offset, one.mask, one.valid) for one in pieces)
+    keys = dict.fromkeys((one.width, one.offset, one.mask, one.valid, one.front) for one in pieces)
     found: dict[_Key, tuple[MappedPiece, int]] = {}
-    for width, offset, mask, valid in keys:
+    for key in keys:
+        width, offset, mask, valid, _ = key
         for other in sorted(keys, key=lambda key: -key[0]):
             at = (
                 offset.beyond(other[1]) if other[0] > width and other[2] == mask and valid is other[3] is None else None
             )
             if at is not None and 0 <= at <= other[0] - width:
-                found[width, offset, mask, valid] = MappedPiece(0, *other), at
+                found[key] = MappedPiece(0, *other), at
                 break
     return found
 
@@ -210,7 +213,7 @@ def tile_pieces(
             pieces.append(piece)
             start += together
         for piece in mapped_pieces(tensor, tiles[start:end], known[start:end], widest, context.machine):
-            pieces.append(MappedPiece(start + piece.register, piece.width, piece.offset, piece.mask, piece.valid))
+            pieces.append(replace(piece, register=start + piece.register))
     return pieces
 
 
@@ -297,6 +300,7 @@ def copy_mapped(build: ThreadBuilder, op: Op, context: ThreadContext, read: Plac
                 piece.offset,
                 mask=(*piece.mask, *guard),
                 valid=piece.valid,
+                front=piece.front,
                 hint=source.name,
             )
             for piece in pieces

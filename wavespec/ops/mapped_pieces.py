@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
-from wavespec.ir.expr import Expr, const, less, loose_part, minimum
+from wavespec.ir.expr import Expr, at_most, const, less, loose_part, minimum
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.quotients import settled
 from wavespec.ir.thread import Mask
@@ -67,14 +67,25 @@ def _place(expr: Expr, size: Expr, known: tuple[tuple[str, Expr], ...], *, is_wh
     """Where an element is along one dim, and the checks that it is inside: of quotients in a whole tile, of what is
     divided."""
     place = expr.substitute(dict(known))
-    if is_whole:
-        place = settled(place)
     mask: list[tuple[Expr, Expr]] = []
+    if is_whole:
+        place, times = _without_sizes(settled(place), size)
+        mask += [_undivided(times, const(1))] if times else []
     if place.low is None or place.low < 0:
         mask.append((const(-1), place))
     if not _is_below(place, size):
         mask.append(_undivided(place, size) if is_whole else (place, size))
     return place, tuple(mask)
+
+
+def _without_sizes(place: Expr, size: Expr) -> tuple[Expr, Expr | None]:
+    """``p + size · t`` as ``p``, and ``t``, which is 0 inside of the tensor, if neither can be less than 0."""
+    for by, term in place.terms():
+        if by == 1 and term.kind == "product" and len(term.args) == 2 and size in term.args:
+            times = term.args[term.args[0] is size]
+            if at_most(const(0), place - term) and at_most(const(0), times):
+                return place - term, times
+    return place, None
 
 
 def _undivided(place: Expr, size: Expr) -> tuple[Expr, Expr]:
@@ -91,13 +102,15 @@ class MappedElement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MappedPiece:
-    """Consecutive registers that are consecutive in the tensor, and exist together."""
+    """Consecutive registers that are consecutive in the tensor, and exist together, but for those from ``valid`` on and
+    the first few, ``front``."""
 
     register: int
     width: int
     offset: Expr
     mask: Mask
     valid: Expr | None = None
+    front: Expr | None = None
 
     @property
     def firm(self) -> MappedPiece:
@@ -147,13 +160,15 @@ def in_one_access(
     if not is_aligned(memory, first.offset.divisor, width, machine):
         return None
     valid: Expr | None = None
+    front: Expr | None = None
     mask: list[tuple[Expr, Expr]] = []
     for number, (left, right) in enumerate(first.mask):
         others = [one.mask[number] for one in elements]
         if all(other == (left, right) for other in others):
             mask.append((left, right))
             continue
-        others = [_multiplied(*other) for other in others]
+        divisor = _divisor(*others[-1])
+        others = [_multiplied(*other, divisor) for other in others] if divisor else others
         left, right = others[0]
         if not _moves_along(list(zip(steps, others, strict=True)), left, right):
             return None
@@ -163,9 +178,16 @@ def in_one_access(
             mask.append((left, right))
         elif left != const(-1) and _has_valid(memory, width, machine):
             valid = right - left if valid is None else minimum(valid, right - left)
+        elif left == const(-1) and front is None and _has_front(memory, width, machine):
+            front = 0 - right
         else:
             return None
-    return MappedPiece(start, width, first.offset, tuple(mask), valid)
+    return MappedPiece(start, width, first.offset, tuple(mask), valid, front)
+
+
+def _has_front(memory: Memory, width: int, machine: Machine) -> bool:
+    """Whether an access of so many elements may leave out the first few."""
+    return machine.lanes == 1 and machine.element_masks and memory.role == "input" and not memory.dtype.is_packed
 
 
 def _has_valid(memory: Memory, width: int, machine: Machine) -> bool:
@@ -173,13 +195,21 @@ def _has_valid(memory: Memory, width: int, machine: Machine) -> bool:
     return (machine.element_masks and not memory.dtype.is_packed) or takes_ends_apart(memory, width, machine)
 
 
-def _multiplied(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """``x // d + c < n`` as ``x + c · d < n · d``, where ``d`` is a number."""
-    terms = left.terms()
-    if len(terms) != 1 or terms[0][0] != 1 or terms[0][1].kind != "floordiv" or not terms[0][1].args[1].is_const:
-        return left, right
-    value, divisor = terms[0][1].args
-    return value + left.constant_part() * divisor, right * divisor
+def _divisor(left: Expr, right: Expr) -> Expr | None:
+    """What a place is a quotient by, beside what is added to that."""
+    place = right if left == const(-1) else left
+    found = [term.args[1] for by, term in place.terms() if by == 1 and term.kind == "floordiv"]
+    return found[0] if len(found) == 1 and less(const(0), found[0]) else None
+
+
+def _multiplied(left: Expr, right: Expr, divisor: Expr) -> tuple[Expr, Expr]:
+    """``x // d + c < n`` as ``x + c · d < n · d``, and ``-1 < x // d + c`` as ``-1 < x + c · d``: also of the first
+    elements, of which ``x // d`` is 0."""
+    place = right if left == const(-1) else left
+    quotients = [term for by, term in place.terms() if by == 1 and term.kind == "floordiv" and term.args[1] is divisor]
+    quotient = quotients[0] if quotients else const(0)
+    value = (place - quotient) * divisor + (quotient.args[0] if quotients else 0)
+    return (left, value) if left == const(-1) else (value, right * divisor)
 
 
 def _moves_along(others: Sequence[tuple[int, tuple[Expr, Expr]]], left: Expr, right: Expr) -> bool:

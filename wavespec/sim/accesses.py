@@ -261,8 +261,13 @@ class MemoryUnit:
         return touched.spread(source.data[where])
 
     def _active(self, op: Op, count: int) -> Flags | None:
-        """Which elements of which threads exist, ``[threads, count]``: the mask, then ``valid``; None: all."""
-        return self._rows.active(self.holds(op.get("mask") or ()), count, self._valid(op))
+        """Which elements of which threads exist, ``[threads, count]``: mask, ``valid``, ``front``; None: all."""
+        active = self._rows.active(self.holds(op.get("mask") or ()), count, self._valid(op))
+        front: Expr | None = op.get("front")
+        if front is None:
+            return active
+        there = np.arange(count) >= np.broadcast_to(self.symbols.value(front), self.enabled.shape)[:, None]
+        return there if active is None else there & active
 
     def _valid(self, op: Op) -> Integers | int | None:
         """How many elements of each thread exist, where that is not all of them."""
