@@ -18,7 +18,7 @@ from wavespec.schema.cases import cases_for_target
 
 BY_NAME = {subject.name: subject for subject in subjects("sm_90")}
 WEIGHTS, SCALED = BY_NAME["linear_i4"], BY_NAME["matmul_mxf8"]
-FEW_ROWS, MANY_ROWS = 23, 47
+FEW_ROWS, MANY_ROWS = 22, 45
 """Cases of `linear_i4` with tiles of 24 rows and of 256."""
 SIZES = {"M": 70, "N": 72, "K": 1024}
 BOTH = """apiVersion: wavespec/v1

@@ -38,6 +38,7 @@ from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.leave_out_waves import LeaveOutWaves
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.load_ahead import LoadAhead
+from wavespec.lower.load_once import LoadOnce
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.match_operands import MatchOperands
 from wavespec.lower.meet_once import MeetOnce
@@ -143,6 +144,7 @@ PASSES: tuple[Pass, ...] = (
     FuseProducts(),
     LimitCode(),
     TileToThread(),
+    LoadOnce(),
     JoinProducts(),
     CountInFloats(),
     SplitChains(),
