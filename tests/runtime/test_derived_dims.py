@@ -178,7 +178,7 @@ def test_a_dim_that_is_as_long_as_another_one_is_that_one() -> None:
 
 def test_a_dim_that_follows_is_at_least_what_it_follows_from() -> None:
     """Of a case with tiles of whole lines: channels are at least 1, so with what fills them they are a line."""
-    case = next(one for one in cases_for_target(SPEC, "sm_90") if one.spec.params["LINE"] == Num(64))
+    case = next(one for one in cases_for_target(SPEC, "sm_90") if one.spec.params["FILL"] == Num(64))
     _, least, _, multiple = lower(case.spec, machines("sm_90")[0]).symbol("L").args
     assert (least, multiple) == (64, 64)
 
