@@ -142,6 +142,16 @@ graph:
     assert not [line for line in loads_of_16_bits if line.startswith(("\tshl", "\tcvt", "\tmov.b32"))]
 
 
+def test_elements_that_are_copied_are_packed_where_they_are_loaded() -> None:
+    """What keeps conversions out of branches takes a register for each element, where a pair could be one word."""
+    text = """
+      %a = load {memory = "x", offset = [lane], mask = (([lane], [20],),)} : bf16x1
+      store %a {memory = "y", offset = [lane]}
+    """
+    memories = [tensor("x", "input", 64, dtype="bf16"), tensor("y", "output", 64, dtype="bf16")]
+    assert "inline_asm" not in thread_to_mlir(kernel(NVIDIA, memories, text), NVIDIA, "#layout").text
+
+
 @pytest.mark.compiles
 @pytest.mark.parametrize("dims", [("value: 20", "", ""), ("", "value: 20", ""), ("value: 32", "value: 64", "value: 8")])
 def test_a_fixed_dim_of_one_tile_has_no_workgroup_id(dims: tuple[str, str, str]) -> None:

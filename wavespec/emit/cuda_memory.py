@@ -34,6 +34,7 @@ class CudaMemory(Emitter):
         self.pointers: dict[str, str] = {}
         self.matrices: dict[str, str] = {}
         """Of the elements that a matrix load gives, by name, the word that they came in."""
+        self.converted = {op.operands[0].name for op in self.kernel.walk() if op.name == "cast"}
         around = (op for op in self.kernel.walk() if op.get("around"))
         self.has_many_ends = any(function.memory_of(op).dtype.bits < _WORD_BITS for op in around)
         """Whether a row may start at many elements of an access: ends of rows take more then than what is in them."""
@@ -122,13 +123,13 @@ class CudaMemory(Emitter):
         if op.get("idle") or leaves_out:
             zero = self.text.op(f"llvm.mlir.undef : {type_}", depth=0)
         self.text.branch(condition, lines, [f"  scf.yield {zero} : {type_}"], head=f"{result} = ", types=[type_])
-        if size == 1 and memory.dtype.stored_bits == 16:
+        if size == 1 and memory.dtype.stored_bits == 16 and op.result.name in self.converted:
             result = self._kept_behind(result, type_)
         self.values[op.result.name] = (Part(result, size),)
 
     def _kept_behind(self, number: str, type_: str) -> str:
-        """An element that was loaded, or not: by an assembly of no instruction, as LLVM would move its conversion to 32
-        bits into the branch that loads it, and every load would be waited for before the next."""
+        """An element that was loaded, or not, and is converted: by an assembly of no instruction, as LLVM would move the
+        conversion into the branch that loads it, and every load would be waited for before the next."""
         word = self.text.op(f"llvm.bitcast {number} : {type_} to i16")
         word = self.text.op(f'llvm.inline_asm asm_dialect = att "", "=h,0" {word} : (i16) -> i16')
         return self.text.op(f"llvm.bitcast {word} : i16 to {type_}")
