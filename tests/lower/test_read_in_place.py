@@ -11,8 +11,9 @@ from tests.emit.test_amx import TILES_ALONE, emulated_kernel
 from tests.kernels import SPECS
 from wavespec.cases_on_machines import cases_on
 from wavespec.ir.expr import Expr
-from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import FOR, LOAD_TILE
+from wavespec.ir.kernel import Kernel, Op, rewrite
+from wavespec.ir.thread_ops import FOR, LOAD, LOAD_TILE
+from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.cases import case_for_sizes
@@ -82,6 +83,14 @@ def test_whole_rows_are_read_where_they_are() -> None:
 def test_rows_that_are_not_all_there_are_copied() -> None:
     kernel = lower(product(), TILES_ALONE)
     assert [copies_of(kernel, row, 50) for row in (0, 1)] == [0, 32]
+
+
+def test_rows_whose_first_elements_may_not_be_there_are_copied() -> None:
+    kernel = lower(product(), TILES_ALONE, after="turn-runs")
+    assert len(read_there(ReadInPlace()(kernel, TILES_ALONE))) == 1
+    front = 2 - kernel.symbol("wg0")
+    body = rewrite(kernel.body, lambda op: (op.with_(front=front),), LOAD)
+    assert not read_there(ReadInPlace()(replace(kernel, body=body), TILES_ALONE))
 
 
 def test_parts_of_rows_are_copied() -> None:

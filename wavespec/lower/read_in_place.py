@@ -209,7 +209,7 @@ def _rows_from(nest: _Nest, load: Op, below: int, along: int) -> tuple[str, Expr
     place = load["offset"]
     stride = place.substitute({nest.row: nest.at_row + 1}) - place
     step = place.substitute({nest.depth: nest.at_depth + 1}) - place
-    if step != const(1) or not stride.symbols.isdisjoint((nest.row, nest.depth)):
+    if load.get("front") is not None or step != const(1) or not stride.symbols.isdisjoint((nest.row, nest.depth)):
         return None
     return load["memory"], place.substitute({nest.row: 0, nest.depth: 0}) - stride * below - along, stride
 
