@@ -120,6 +120,15 @@ def test_of_rows_that_meet_one_panel_the_last_part_is_copied() -> None:
     assert (repr(left), repr(right)) == ("in_K + 31", "K - at_K")
 
 
+def test_of_tiles_that_begin_between_two_parts_all_is_copied() -> None:
+    kernel = lower(product(ONE_PANEL), TILES_ALONE, after="turn-runs")
+    body = rewrite(kernel.body, lambda op: (op.with_(offset=op["offset"] + 16),), LOAD_TILE)
+    after = ReadInPlace()(replace(kernel, body=body), TILES_ALONE)
+    (inner,) = (op for op in after.walk() if op.get("induction") == "copy.w.shared.K")
+    known = {"N": 64, "wg1": 0, "wave_N": 0, "at_K": 64}
+    assert [value(inner["lower"], {**known, "K": depth}) for depth in (128, 100)] == [64, 0]
+
+
 @pytest.mark.compiles
 @pytest.mark.parametrize("depth", [128, 100, 64, 20, 1])
 def test_parts_of_rows_that_meet_one_panel_are_copied(depth: int) -> None:
