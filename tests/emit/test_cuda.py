@@ -152,6 +152,20 @@ def test_elements_that_are_copied_are_packed_where_they_are_loaded() -> None:
     assert "inline_asm" not in thread_to_mlir(kernel(NVIDIA, memories, text), NVIDIA, "#layout").text
 
 
+def test_elements_loaded_one_by_one_wait_in_words() -> None:
+    memories = [tensor("x", "input", 64, dtype="bf16"), tensor("y", "output", 64)]
+    body = """
+      %a = load {memory = "x", offset = [lane*2], mask = (([lane], [20],),)} : bf16x1
+      %b = load {memory = "x", offset = [lane*2 + 1], mask = (([lane], [19],),)} : bf16x1
+      %pair = pack %a, %b : bf16x2
+      %later = opaque %pair : bf16x2
+      %wide = cast %later : f32x2
+      store %wide {memory = "y", offset = [lane*2]}
+    """
+    text = thread_to_mlir(kernel(NVIDIA, memories, body), NVIDIA, "#layout").text
+    assert "vector<2xbf16> to i32" in text and "vector<0x" not in text
+
+
 @pytest.mark.compiles
 @pytest.mark.parametrize("dims", [("value: 20", "", ""), ("", "value: 20", ""), ("value: 32", "value: 64", "value: 8")])
 def test_a_fixed_dim_of_one_tile_has_no_workgroup_id(dims: tuple[str, str, str]) -> None:

@@ -56,6 +56,11 @@ def test_blocks_that_are_used_whole_or_are_not_all_there_stay(before: str, after
     assert text != BLOCK and by_rows(text, 16)[0].result.vector.elements == 32
 
 
+def test_blocks_that_are_stored_to_before_they_are_taken_apart_stay() -> None:
+    early = BLOCK.replace("  %d = slice", '  store %c {memory = "sums", offset = [56]}\n  %d = slice')
+    assert early != BLOCK and by_rows(early, 16)[0].result.vector.elements == 32
+
+
 def test_parts_across_rows_stay_together() -> None:
     assert by_rows(BLOCK, 12)[-1].operands[0].vector.elements == 32
 

@@ -47,6 +47,10 @@ def test_checks_are_those_of_the_step_in_which_they_are_hardest() -> None:
         assert beyond in after.splitlines()[1], beyond
 
 
+def test_a_last_step_that_is_not_whole_is_one() -> None:
+    assert "0 - H + row + 992//LINE" in LINES.after(CheckOnce(), CPU, line().replace("[1024]}", "[1000]}"))
+
+
 def test_what_is_checked_of_all_rows_stays() -> None:
     after = LINES.after(CheckOnce(), CPU, line("(([copy_K + 8], [E],),)"))
     assert after.count("mask = (([copy_K + 8], [E],),)") == 2

@@ -11,8 +11,9 @@ from tests.emit.test_amx import TILES_ALONE, emulated_kernel
 from tests.kernels import SPECS
 from wavespec.cases_on_machines import cases_on
 from wavespec.ir.expr import Expr
-from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import FOR, LOAD_TILE
+from wavespec.ir.kernel import Kernel, Op, rewrite
+from wavespec.ir.thread_ops import FOR, LOAD, LOAD_TILE
+from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.cases import case_for_sizes
@@ -84,6 +85,14 @@ def test_rows_that_are_not_all_there_are_copied() -> None:
     assert [copies_of(kernel, row, 50) for row in (0, 1)] == [0, 32]
 
 
+def test_rows_whose_first_elements_may_not_be_there_are_copied() -> None:
+    kernel = lower(product(), TILES_ALONE, after="turn-runs")
+    assert len(read_there(ReadInPlace()(kernel, TILES_ALONE))) == 1
+    front = 2 - kernel.symbol("wg0")
+    body = rewrite(kernel.body, lambda op: (op.with_(front=front),), LOAD)
+    assert not read_there(ReadInPlace()(replace(kernel, body=body), TILES_ALONE))
+
+
 def test_parts_of_rows_are_copied() -> None:
     assert not read_there(lower(product(PRODUCT.replace(", max: 128", "")), TILES_ALONE))
 
@@ -109,6 +118,15 @@ def test_of_rows_that_meet_one_panel_the_last_part_is_copied() -> None:
     assert value(inner["lower"], {**known, "K": 100, "N": 20}) == 0, "all of rows that are not all there"
     (left, right), *_ = next(op for op in read_there(lower(product(ONE_PANEL), TILES_ALONE)))["mask"]
     assert (repr(left), repr(right)) == ("in_K + 31", "K - at_K")
+
+
+def test_of_tiles_that_begin_between_two_parts_all_is_copied() -> None:
+    kernel = lower(product(ONE_PANEL), TILES_ALONE, after="turn-runs")
+    body = rewrite(kernel.body, lambda op: (op.with_(offset=op["offset"] + 16),), LOAD_TILE)
+    after = ReadInPlace()(replace(kernel, body=body), TILES_ALONE)
+    (inner,) = (op for op in after.walk() if op.get("induction") == "copy.w.shared.K")
+    known = {"N": 64, "wg1": 0, "wave_N": 0, "at_K": 64}
+    assert [value(inner["lower"], {**known, "K": depth}) for depth in (128, 100)] == [64, 0]
 
 
 @pytest.mark.compiles

@@ -16,7 +16,7 @@ from wavespec.ir.kernel import Op, Value, VectorType
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.elementwise import MEANINGS
 from wavespec.ops.functions import exp_below
-from wavespec.ops.steps import Steps
+from wavespec.ops.steps import Steps, StepsOfMachine
 from wavespec.schema.ops import FUNCTIONS
 from wavespec.sim.elements import converted, elementwise
 from wavespec.sim.reference import reference
@@ -71,8 +71,8 @@ def in_steps(
         DTYPES[dtypes.get(x.dtype, f"{'f' if x.is_floating_point() else 'i'}{x.element_size() * 8}")] for x in operands
     ]
     names = [Value(f"x{number}", VectorType(kind, 1)) for number, kind in enumerate(kinds)]
-    close = {"close_powers": close_powers, "close_ratios": close_ratios, "close_roots": close_roots}
-    steps = Steps(build, names[-1], "y", scales=scales, **close)
+    machine = StepsOfMachine(close_powers, close_ratios, close_roots, scales)
+    steps = Steps(build, names[-1], "y", machine)
     result = MEANINGS[word].steps(steps, *names)
     values = {name.name: operand.numpy() for name, operand in zip(names, operands, strict=True)}
     return torch.tensor(run(build.ops, values) if build.ops else values[result.name])
@@ -151,7 +151,7 @@ def test_inverse_roots_are_a_machines_step_in_f32_alone() -> None:
         count = itertools.count()
         build = ThreadBuilder(lambda hint, count=count: f"{hint}{next(count)}")
         value = Value("x", VectorType(DTYPES[dtype], 1))
-        MEANINGS["rsqrt"].steps(Steps(build, value, "y", close_roots=True), value)
+        MEANINGS["rsqrt"].steps(Steps(build, value, "y", StepsOfMachine(close_roots=True)), value)
         assert [op["function"] for op in build.ops if op.name == "elementwise"] == functions
 
 
@@ -162,7 +162,7 @@ def test_gelu_has_no_step_below_the_normal_numbers_where_a_machine_is_slow_with_
         Value("x", VectorType(DTYPES["f32"], 1)),
         torch.cat([torch.linspace(-60, 60, 100_001), torch.tensor(SPECIAL)]),
     )
-    MEANINGS["gelu"].steps(Steps(build, value, "y", slow_subnormals=True), value)
+    MEANINGS["gelu"].steps(Steps(build, value, "y", StepsOfMachine(slow_subnormals=True)), value)
     values = {"x": x.numpy()}
     actual, usual = torch.tensor(run(build.ops, values)), in_steps("gelu", x)
     normal = (x.abs() > 2.0**-120).numpy()
@@ -180,7 +180,7 @@ def test_quotients_that_need_not_be_exact_are_ratios_in_f32_alone(word: str) -> 
         count = itertools.count()
         build = ThreadBuilder(lambda hint, count=count: f"{hint}{next(count)}")
         x = Value("x", VectorType(DTYPES[dtype], 1))
-        MEANINGS[word].steps(Steps(build, x, "y", close_ratios=True), x)
+        MEANINGS[word].steps(Steps(build, x, "y", StepsOfMachine(close_ratios=True)), x)
         assert [op["function"] for op in build.ops if op.get("function") in ("div", "ratio")] == [function]
     x = torch.linspace(-90, 90, 1001)
     assert torch.equal(in_steps(word, x, close_ratios=True), in_steps(word, x))
@@ -436,7 +436,7 @@ def test_powers_of_nothing_positive_in_sums_with_a_1_end_with_the_normal_numbers
     x = torch.cat([torch.linspace(-89, 0, 200_001), torch.tensor([-float("inf"), float("nan"), -3e38, -0.0])])
     value, count = Value("x0", VectorType(DTYPES["f32"], 1)), itertools.count()
     build = ThreadBuilder(lambda hint: f"{hint}{next(count)}")
-    exp_below(Steps(build, value, "y", close_powers=True), value)
+    exp_below(Steps(build, value, "y", StepsOfMachine(close_powers=True)), value)
     actual, exact = torch.tensor(run(build.ops, {"x0": x.numpy()})), torch.exp(x.double())
     assert torch.equal(actual.isnan(), exact.isnan())
     for least, limit in ((-16.0, 3), (-85.0, 6)):

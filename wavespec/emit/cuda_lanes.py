@@ -116,7 +116,10 @@ class CudaLanes(LaneOperations):
         """Word by word, by an assembly of no instruction, which no compiler looks into."""
         (value,) = op.operands
         kind, made = value.vector.dtype, list[Part]()
-        for part in self.function.held(value):
+        held = self.function.held(value)
+        if any(part.size * kind.bits % 32 for part in held):  # elements that were loaded one by one
+            held = self.function.parts(value, [value.vector.elements])
+        for part in held:
             type_, words = vector_type(kind, part.size), part.size * kind.bits // 32
             word_type = "i32" if words == 1 else f"vector<{words}xi32>"
             word = self.text.op(f"llvm.bitcast {part.name} : {type_} to {word_type}")

@@ -13,22 +13,24 @@ from wavespec.ir.thread_ops import LOAD, PACK, SLICE, STORE
 
 
 def blocks_by_rows(ops: Sequence[Op], columns: int, private: Set[str], fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    """A block that only slices take apart is loaded slice by slice, one that is packed of parts of rows is stored by
-    rows."""
+    """A block that only slices take apart, before anything is stored there, is loaded slice by slice, one that is
+    packed of parts of rows is stored by rows."""
     made = {value.name: op for op in ops for value in op.results}
-    uses = dict[str, list[Op]]()
-    for op in ops:
+    uses, last = dict[str, list[Op]](), dict[str, int]()
+    for at, op in enumerate(ops):
         for value in uses_of(op):
             uses.setdefault(value.name, []).append(op)
+            last[value.name] = at
 
     def is_block(op: Op) -> bool:
         return op["memory"] in private and not op["mask"] and op["valid"] is None
 
-    apart = {
-        op.result.name: op
-        for op in ops
-        if op.is_(LOAD) and is_block(op) and all(use.is_(SLICE) for use in uses.get(op.result.name, []))
-    }
+    def is_apart(at: int, load: Op) -> bool:
+        meanwhile = ops[at : last.get(load.result.name, at)]
+        is_kept = not any(one.get("memory") == load["memory"] and not one.is_(LOAD) for one in meanwhile)
+        return is_kept and all(use.is_(SLICE) for use in uses.get(load.result.name, []))
+
+    apart = {op.result.name: op for at, op in enumerate(ops) if op.is_(LOAD) and is_block(op) and is_apart(at, op)}
     result, packs = list[Op](), set[str]()
     for op in ops:
         if op.is_(STORE) and is_block(op) and (pack := made.get(op.operands[0].name)) is not None and pack.is_(PACK):

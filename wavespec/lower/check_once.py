@@ -100,8 +100,9 @@ def _own(loop: Op) -> set[str]:
 def _hardest(left: Expr, right: Expr, loop: Op, kernel: Kernel) -> tuple[Expr, Expr] | None:
     """The check of the step in which it fails if it fails in any."""
     index = kernel.symbol(loop["induction"])
-    ends = const(0), loop["upper"] - loop["step"]
-    most = _extreme(left - right, index, *ends)
+    step: Expr = loop["step"]
+    last = loop["upper"] - (step if step.is_const and loop["upper"].divisor % step.value == 0 else 1)
+    most = _extreme(left - right, index, const(0), last)
     return None if most is None else (most, const(0))
 
 

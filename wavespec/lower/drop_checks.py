@@ -50,7 +50,7 @@ def _is_checked(op: Op) -> bool:
 
 def _unchecked(load: Op, loop: Op, kernel: Kernel, mapped: set[str], decoded: set[str]) -> Op:
     step, least = kernel.symbol(loop["induction"]), 1 if load["memory"] in mapped | decoded else 2
-    left = [pair for pair in load["mask"] if not _holds_in(loop, *pair, step, least)]
+    left = [pair for pair in load["mask"] if not holds_in(loop, *pair, step, least)]
     if load["memory"] in decoded:
         left = [pair for pair in left if not _holds_in_front(loop, *pair)]
     return load.with_(mask=tuple(left))
@@ -68,7 +68,7 @@ def _ends(loop: Op) -> tuple[Expr, ...]:
     return upper.args if upper.kind == "min" else (upper,)
 
 
-def _holds_in(loop: Op, left: Expr, right: Expr, step: Expr, least: int) -> bool:
+def holds_in(loop: Op, left: Expr, right: Expr, step: Expr, least: int) -> bool:
     """Whether a place that grows with the index of a loop, by `least` or more, is less than a size in all steps."""
     name, by = loop["induction"], next((count for count, term in left.terms() if term is step), 0)
     rest = left - step * by

@@ -51,7 +51,8 @@ class ReadInPlace(Pass):
 class _Nest:
     """Two loops that lay down rows of a staged memory, and nothing else.
 
-    ``pitch``: elements from row to row of the memory; ``columns``: of a tile; ``once``: whether each tile is read once.
+    ``pitch``: elements from row to row of the memory; ``columns``: of tiles; ``once``: whether rows are cut
+    into these, and each is read once.
     """
 
     memory: Memory
@@ -157,8 +158,10 @@ def _nest_of(kernel: Kernel, memory: Memory) -> _Nest | None:
             whole = all((op["offset"] // down.stride).high == 0 and op["rows"] == down.extent for op in read)
             if read and whole and _are(accesses, [*stores, *read]):
                 places = (kernel.symbol(loop["induction"]) for loop in (outer, inner))
-                once = not any(_turns_again(op, read) for behind in ops[number + 1 :] for op in behind.walk())
-                return _Nest(memory, outer, inner, down.stride, down.extent, read[0]["columns"], once, *places)
+                columns = math.lcm(*(op["columns"] for op in read))
+                cut = all((op["offset"] % down.stride).divisor % op["columns"] == 0 for op in read)
+                again = any(_turns_again(op, read) for behind in ops[number + 1 :] for op in behind.walk())
+                return _Nest(memory, outer, inner, down.stride, down.extent, columns, cut and not again, *places)
     return None
 
 
@@ -209,7 +212,7 @@ def _rows_from(nest: _Nest, load: Op, below: int, along: int) -> tuple[str, Expr
     place = load["offset"]
     stride = place.substitute({nest.row: nest.at_row + 1}) - place
     step = place.substitute({nest.depth: nest.at_depth + 1}) - place
-    if step != const(1) or not stride.symbols.isdisjoint((nest.row, nest.depth)):
+    if load.get("front") is not None or step != const(1) or not stride.symbols.isdisjoint((nest.row, nest.depth)):
         return None
     return load["memory"], place.substitute({nest.row: 0, nest.depth: 0}) - stride * below - along, stride
 

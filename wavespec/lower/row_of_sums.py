@@ -52,10 +52,17 @@ class RowOfSums:
         return op.is_(SLICE) and op.operands[0].name == self.sums.name
 
 
-def row_of_sums(ops: Sequence[Op], sums: Value, rows: int, columns: int, around: Mapping[str, Op]) -> RowOfSums | None:
+def row_of_sums(
+    ops: Sequence[Op],
+    sums: Value,
+    rows: int,
+    columns: int,
+    around: Mapping[str, Op],
+    holds: Callable[[Expr, Expr], bool],
+) -> RowOfSums | None:
     """None where anything else is done than the same with every row, element by element.
 
-    ``around``: what makes the values that all rows take.
+    ``around``: what makes the values that all rows take; ``holds``: whether a check is known to hold.
     """
     made = {value.name: op for op in ops for value in op.results}
     writes = [op for op in ops if op.is_(ACCUMULATE, STORE)]
@@ -64,11 +71,15 @@ def row_of_sums(ops: Sequence[Op], sums: Value, rows: int, columns: int, around:
         return None
     chains = [_chain(writes[each * row : each * (row + 1)], made) for row in range(rows)]
     used = {id(op) for chain in chains for op in chain}
-    if len(used) < len(ops) or len({len(chain) for chain in chains}) > 1:
+    if (
+        len(used) < len(ops)
+        or not all(_are_read_first(chain, ops) for chain in chains)
+        or len({len(chain) for chain in chains}) > 1
+    ):
         return None
     found = RowOfSums(sums, rows, columns, *_model(chains, sums, columns))
     reads_its_own = all(_is_own(op, apart, found) for op, apart in zip(found.ops, found.apart, strict=True))
-    same = reads_its_own and all(_is_row(found, chain, row, around) for row, chain in enumerate(chains))
+    same = reads_its_own and all(_is_row(found, chain, row, around, holds) for row, chain in enumerate(chains))
     return found if same else None
 
 
@@ -105,6 +116,13 @@ def _is_own(op: Op, apart: Mapping[str, Any], found: RowOfSums) -> bool:
     return is_near and down.is_const and abs(down.value) >= end
 
 
+def _are_read_first(chain: Sequence[Op], ops: Sequence[Op]) -> bool:
+    """Whether what a row has in a memory is loaded before it is stored there."""
+    places = {id(op): at for at, op in enumerate(ops)}
+    writes = {op["memory"]: places[id(op)] for op in reversed(chain) if op.is_(ACCUMULATE, STORE)}
+    return all(places[id(op)] < writes.get(op["memory"], len(ops)) for op in chain if op.is_(LOAD))
+
+
 def _chain(writes: Sequence[Op], made: Mapping[str, Op]) -> tuple[Op, ...]:
     """What accesses take, each operation once, behind its operands; then the accesses, side by side."""
     found = dict[int, Op]()
@@ -121,7 +139,13 @@ def _chain(writes: Sequence[Op], made: Mapping[str, Op]) -> tuple[Op, ...]:
     return (*found.values(), *writes)
 
 
-def _is_row(found: RowOfSums, chain: Sequence[Op], row: int, around: Mapping[str, Op]) -> bool:
+def _is_row(
+    found: RowOfSums,
+    chain: Sequence[Op],
+    row: int,
+    around: Mapping[str, Op],
+    holds: Callable[[Expr, Expr], bool],
+) -> bool:
     """Whether a chain does with its row what is done with row 0."""
     numbers = [{value.name: at for at, op in enumerate(ops) for value in op.results} for ops in (found.ops, chain)]
     for model, apart, op in zip(found.ops, found.apart, chain, strict=True):
@@ -133,8 +157,8 @@ def _is_row(found: RowOfSums, chain: Sequence[Op], row: int, around: Mapping[str
         elif any(value.name == found.sums.name for value in op.operands):
             return False
         there = _moved(model, apart, const(row))
-        if row == 0 and apart and set(op["mask"]) <= set(there["mask"]):
-            there = there.with_(mask=op["mask"])
+        if row == 0 and apart and all(pair in op["mask"] or holds(*pair) for pair in there["mask"]):
+            there = there.with_(mask=tuple(pair for pair in there["mask"] if pair in op["mask"]))
         same = there.name == op.name and there.attributes == op.attributes
         if not same or [one.type for one in model.results] != [one.type for one in op.results]:
             return False

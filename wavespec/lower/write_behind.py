@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
-from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.expr import Expr, const, less, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs, rewrite
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ir.thread_ops import CONSTANT, FOR, LOAD, LOAD_TILE, MMA, PREFETCH, STORE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.blocks_by_rows import blocks_by_rows
+from wavespec.lower.drop_checks import holds_in
 from wavespec.lower.row_of_sums import RowOfSums, row_of_sums
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, waves_are_loops
 from wavespec.targets.machine import Machine
@@ -97,11 +99,15 @@ def _tile_of(
     waiting = [one for one in op.body.ops[:at] if one.is_(LOAD) and one["memory"] in inputs]
     others = [one for one in op.body.ops[:at] if one not in waiting]
     ops = blocks_by_rows([*waiting, *op.body.ops[at + 1 :]], instruction.n, private, fresh)
-    row = row_of_sums(ops, loop.result, instruction.m, instruction.n, made)
+    row = row_of_sums(ops, loop.result, instruction.m, instruction.n, made, partial(_holds_in_turns, op, kernel))
     if row is None or not _are_announced(others, row.written, inputs):
         return None
     read = {name for one in loop.body.ops if one.is_(LOAD_TILE) for name in (one["memory"], one.get("source"))}
     return _Tile(loop, row) if read.isdisjoint(row.written) else None
+
+
+def _holds_in_turns(over: Op, kernel: Kernel, left: Expr, right: Expr) -> bool:
+    return less(left, right) or holds_in(over, left, right, kernel.symbol(over["induction"]), 1)
 
 
 def _row_of_products(loop: Op, machine: Machine) -> MatrixInstruction | None:

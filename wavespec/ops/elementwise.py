@@ -16,7 +16,7 @@ from wavespec.ops import angles, bits, division, functions, parts_of_numbers, ra
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.reduce import OF_NUMBERS
-from wavespec.ops.steps import Steps
+from wavespec.ops.steps import Steps, StepsOfMachine
 from wavespec.schema.ops import Elementwise
 from wavespec.schema.ops.elementwise import FUNCTIONS, dtype_of_numbers, shared_dims
 from wavespec.targets.machine import Machine
@@ -321,19 +321,12 @@ def multiplies_by_powers(word: str) -> bool:
     numbers = itertools.count()
     build = ThreadBuilder(lambda hint: f"{hint}{next(numbers)}")
     values = [Value(f"x{number}", VectorType(DTYPES["f32"], 1)) for number in range(operands[word])]
-    MEANINGS[word].steps(Steps(build, values[-1], "y", scales=True), *values)
+    MEANINGS[word].steps(Steps(build, values[-1], "y", StepsOfMachine(scales=True)), *values)
     return any(op.get("function") == "times_power" for op in build.ops)
 
 
 def _steps(build: ThreadBuilder, like: Value, hint: str, machine: Machine) -> Steps:
-    has = {
-        "close_powers": machine.close_powers,
-        "close_ratios": bool(machine.ratio),
-        "close_roots": bool(machine.inverse_root),
-        "scales": bool(machine.times_power),
-        "slow_subnormals": machine.slow_subnormals,
-    }
-    return Steps(build, like, hint, **has)
+    return Steps(build, like, hint, StepsOfMachine.of(machine))
 
 
 def _computed(value: Value, meaning: Meaning) -> DType:

@@ -40,9 +40,9 @@ SMALLEST_NORMAL, _LARGEST = 2.0**-126, 3.4028234663852886e38
 
 def exp(steps: Steps, x: Value) -> Value:
     """``2ⁿ · 2ᶠ``: the product with log2(e) in one f32 would lose as many bits as n has."""
-    if steps.close_powers:
+    if steps.machine.close_powers:
         return _exp_in_reach(steps, x)
-    if steps.scales:
+    if steps.machine.scales:
         n, f = powers_of_e(steps, steps("minimum", x, 89.0))
         return steps("times_power", steps.polynomial(f, *NEAR_POWER), n)
     n, f = powers_of_e(steps, steps("maximum", steps("minimum", x, 89.0), -176.0))  # beyond, infinity or 0
@@ -67,7 +67,7 @@ def exp_below(steps: Steps, x: Value) -> Value:
     ``2^p · (1 + r)`` where p is the rounded product with log2(e), and r what that leaves.  A power that small hides
     what ln(2) lacks in f32.
     """
-    if not steps.close_powers:
+    if not steps.machine.close_powers:
         return exp(steps, x)
     x = steps("maximum", x, -104.0)  # minus infinity leaves no number; this has a power that every f32 rounds to 0
     p = steps("mul", x, _LOG2_E)
@@ -166,7 +166,7 @@ def power(steps: Steps, x: Value, y: Value) -> Value:
 
 def rsqrt(steps: Steps, x: Value) -> Value:
     """By the machine's instruction where that is as close as what libraries have, which is it."""
-    if steps.close_roots and steps.dtype.name == "f32":
+    if steps.machine.close_roots and steps.dtype.name == "f32":
         return steps("rsqrt", x)
     return steps("div", 1.0, steps("sqrt", x))
 
@@ -272,7 +272,7 @@ def gelu(steps: Steps, x: Value) -> Value:
     The larger of x and 0 is ``x / 2 + |x| / 2``, which of -∞ is NaN, as torch has it: ``-∞ · 0``.
     """
     half = steps("mul", steps("abs", x), -0.5)
-    least = _LEAST_OF_GELU if steps.slow_subnormals else -8.0  # beyond, erfc is 0
+    least = _LEAST_OF_GELU if steps.machine.slow_subnormals else -8.0  # beyond, erfc is 0
     near = steps("maximum", half, least)
     # log2(erfc(x / √2)) for 0 <= x <= 7, of -x / 2; falls on from there
     tail = (0.0, 2.3022220134735107, -1.8366485834121704, 0.42102089524269104, 0.11592673510313034)
@@ -280,7 +280,7 @@ def gelu(steps: Steps, x: Value) -> Value:
     power = steps("exp2", steps.polynomial(near, *tail))
     larger = steps("fma", x, 0.5, steps("neg", half))
     result = steps("fma", near, power, larger)
-    return steps("select_less", half, least, larger, result) if steps.slow_subnormals else result
+    return steps("select_less", half, least, larger, result) if steps.machine.slow_subnormals else result
 
 
 def gelu_tanh(steps: Steps, x: Value) -> Value:
@@ -298,14 +298,14 @@ def powers_of_e(steps: Steps, x: Value) -> tuple[Value, Value]:
 
 def power_of_two(steps: Steps, n: Value, f: Value) -> Value:
     """``2ⁿ · 2ᶠ`` of a whole n from -254 to 250 and ``|f| <= 1/2``."""
-    return scaled(steps, steps("exp2", f) if steps.close_powers else steps.polynomial(f, *NEAR_POWER), n)
+    return scaled(steps, steps("exp2", f) if steps.machine.close_powers else steps.polynomial(f, *NEAR_POWER), n)
 
 
 def scaled(steps: Steps, near: Value, n: Value) -> Value:
     """``near · 2ⁿ`` of a whole n from -254 to 250.  What n is beyond the exponents of f32 two factors with half of it
     each have; only the second can round.  Of -254 both are 0: what is 0 anyway, such as the weight of what a mask
     leaves out, is no number below the normal ones on the way, with which some CPUs are slow."""
-    if steps.scales:
+    if steps.machine.scales:
         return steps("times_power", near, n)
     word = steps.bits(steps("add", n, _ROUND), "i32")  # n in its low bits, below zeros that a shift to the right leaves
     half = steps("shr", word, 1)

@@ -9,7 +9,7 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Value
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.elementwise import MEANINGS
-from wavespec.ops.steps import Steps
+from wavespec.ops.steps import Steps, StepsOfMachine
 
 Unit = tuple[Value, ...]
 """What lies at the same places, of every value."""
@@ -80,7 +80,7 @@ class Joining:
             elif step.function == _CAST:
                 known.append(build.cast(operands[0], kind, hint))
             else:
-                steps = Steps(build, operands[-1], hint, close_powers=close_powers)
+                steps = Steps(build, operands[-1], hint, StepsOfMachine(close_powers=close_powers))
                 known.append(build.cast(MEANINGS[step.function].steps(steps, *operands), kind, hint))
         return tuple(known[number] for number in self.results)
 

@@ -167,18 +167,17 @@ def in_one_access(
         if all(other == (left, right) for other in others):
             mask.append((left, right))
             continue
-        divisor = _divisor(*others[-1])
-        others = [_multiplied(*other, divisor) for other in others] if divisor else others
+        is_lower = all(one == const(-1) for one, _ in others)
+        divisor = _divisor(others[-1][is_lower])
+        others = [_multiplied(*other, divisor, is_lower) for other in others] if divisor else others
         left, right = others[0]
-        if not _moves_along(list(zip(steps, others, strict=True)), left, right):
+        if any(other != _moved_along(left, right, step, is_lower) for step, other in zip(steps, others, strict=True)):
             return None
-        if (left.divisor % width == 0 and right.divisor % width == 0) or (
-            left == const(-1) and not right.divisor % width
-        ):
+        if right.divisor % width == 0 and (is_lower or left.divisor % width == 0):
             mask.append((left, right))
-        elif left != const(-1) and _has_valid(memory, width, machine):
+        elif not is_lower and _has_valid(memory, width, machine):
             valid = right - left if valid is None else minimum(valid, right - left)
-        elif left == const(-1) and front is None and _has_front(memory, width, machine):
+        elif is_lower and front is None and _has_front(memory, width, machine):
             front = 0 - right
         else:
             return None
@@ -195,27 +194,25 @@ def _has_valid(memory: Memory, width: int, machine: Machine) -> bool:
     return (machine.element_masks and not memory.dtype.is_packed) or takes_ends_apart(memory, width, machine)
 
 
-def _divisor(left: Expr, right: Expr) -> Expr | None:
+def _divisor(place: Expr) -> Expr | None:
     """What a place is a quotient by, beside what is added to that."""
-    place = right if left == const(-1) else left
     found = [term.args[1] for by, term in place.terms() if by == 1 and term.kind == "floordiv"]
     return found[0] if len(found) == 1 and less(const(0), found[0]) else None
 
 
-def _multiplied(left: Expr, right: Expr, divisor: Expr) -> tuple[Expr, Expr]:
+def _multiplied(left: Expr, right: Expr, divisor: Expr, is_lower: bool) -> tuple[Expr, Expr]:
     """``x // d + c < n`` as ``x + c · d < n · d``, and ``-1 < x // d + c`` as ``-1 < x + c · d``: also of the first
     elements, of which ``x // d`` is 0."""
-    place = right if left == const(-1) else left
+    place = right if is_lower else left
     quotients = [term for by, term in place.terms() if by == 1 and term.kind == "floordiv" and term.args[1] is divisor]
     quotient = quotients[0] if quotients else const(0)
     value = (place - quotient) * divisor + (quotient.args[0] if quotients else 0)
-    return (left, value) if left == const(-1) else (value, right * divisor)
+    return (left, value) if is_lower else (value, right * divisor)
 
 
-def _moves_along(others: Sequence[tuple[int, tuple[Expr, Expr]]], left: Expr, right: Expr) -> bool:
-    """Whether a check is the same for all elements but for the steps from the first one to each."""
-    upper = all(other == (left + step, right) for step, other in others)
-    return upper or (left == const(-1) and all(other == (left, right + step) for step, other in others))
+def _moved_along(left: Expr, right: Expr, step: int, is_lower: bool) -> tuple[Expr, Expr]:
+    """The check of the first element, for one that is so many steps further."""
+    return (left, right + step) if is_lower else (left + step, right)
 
 
 def _is_below(place: Expr, size: Expr) -> bool:

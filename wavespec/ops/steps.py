@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Value
 from wavespec.ir.thread import ThreadBuilder
+from wavespec.targets.machine import Machine
 
 Operand = Value | float | int
 
 
+@dataclass(frozen=True, slots=True)
+class StepsOfMachine:
+    """What a machine has, or is slow with, beside the steps that all have."""
+
+    close_powers: bool = False
+    """Whether its step ``exp2`` is as close as libraries for it are."""
+    close_ratios: bool = False
+    """Whether it has the step ``ratio``."""
+    close_roots: bool = False
+    """Whether it has the step ``rsqrt``."""
+    scales: bool = False
+    """Whether it has the step ``times_power``, of two vectors: the first times two to the power of the second, which is
+    whole; 0 where that is less than -150, whatever the first is."""
+    slow_subnormals: bool = False
+    """Whether steps with results below the smallest normal number are better left out."""
+
+    @staticmethod
+    def of(machine: Machine) -> StepsOfMachine:
+        return StepsOfMachine(
+            close_powers=machine.close_powers,
+            close_ratios=bool(machine.ratio),
+            close_roots=bool(machine.inverse_root),
+            scales=bool(machine.times_power),
+            slow_subnormals=machine.slow_subnormals,
+        )
+
+
+OF_ALL: Final = StepsOfMachine()
+
+
 class Steps:
-    """Steps on ``size`` elements of one lane; a number stands for that many, of the type of the value beside it.
+    """Steps on ``size`` elements of one lane; a number stands for that many, of the type of the value beside it."""
 
-    ``close_powers``: whether the machine's step ``exp2`` is as close as libraries for it are.
-    ``close_ratios``: whether it has the step ``ratio``.
-    ``close_roots``: whether it has the step ``rsqrt``.
-    ``scales``: whether it has the step ``times_power``, of two vectors: the first times two to the power of the second,
-    which is whole; 0 where that is less than -150, whatever the first is.
-    ``slow_subnormals``: whether steps with results below the smallest normal number are better left out.
-    """
-
-    def __init__(
-        self,
-        build: ThreadBuilder,
-        like: Value,
-        hint: str,
-        *,
-        close_powers: bool = False,
-        close_ratios: bool = False,
-        close_roots: bool = False,
-        scales: bool = False,
-        slow_subnormals: bool = False,
-    ) -> None:
-        self.build, self.hint, self.scales = build, hint, scales
-        self.close_powers, self.close_ratios, self.close_roots = close_powers, close_ratios, close_roots
-        self.slow_subnormals = slow_subnormals
+    def __init__(self, build: ThreadBuilder, like: Value, hint: str, machine: StepsOfMachine = OF_ALL) -> None:
+        self.build, self.hint, self.machine = build, hint, machine
         self.dtype, self.size = like.vector.dtype, like.vector.elements
 
     def __call__(self, function: str, *operands: Operand) -> Value:
@@ -45,7 +58,7 @@ class Steps:
 
     def ratio(self, x: Operand, y: Operand) -> Value:
         """A quotient that may be off by two units in the last place, which takes no branch."""
-        return self("ratio" if self.close_ratios and self.dtype.name == "f32" else "div", x, y)
+        return self("ratio" if self.machine.close_ratios and self.dtype.name == "f32" else "div", x, y)
 
     def constant(self, number: float | int, kind: DType) -> Value:
         exact = float(number) if kind.is_float else int(number)
