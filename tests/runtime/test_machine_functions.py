@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import mmap
 import os
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +45,25 @@ def test_a_function_holds_what_it_was_made_with() -> None:
     assert held() is not None
     del function
     assert held() is None
+
+
+_LATE = """
+import os, torch
+from wavespec.runtime.places import place_of
+
+class Last:
+    def __del__(self, place=place_of, tensor=torch.zeros(3), write=os.write):
+        write(1, str(len(place(tensor))).encode())
+
+torch.last = Last()  # goes when later modules have no globals any more
+"""
+
+
+@needs_code
+def test_functions_are_there_until_python_ends() -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    run = subprocess.run([sys.executable, "-c", _LATE], env=environment, capture_output=True, timeout=60, check=False)
+    assert (run.returncode, run.stdout) == (0, b"24"), run.stderr
 
 
 @pytest.mark.parametrize("architecture", CODE)
