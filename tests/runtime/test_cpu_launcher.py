@@ -203,13 +203,17 @@ def test_a_workgroup_that_fails_is_told(status: int, work: int) -> None:
     assert not launch()
 
 
-def test_without_memory_for_machine_code_every_launch_gives_the_lock_back(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("part", "error"), [("machine_function", OSError), ("Workspace", MemoryError)])
+def test_without_memory_for_it_every_launch_gives_the_lock_back(
+    part: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise OSError("no memory that can be executed")
+        raise error("no memory")
 
     a, b = integers(4, 8), integers(3, 8)
+    monkeypatch.setattr(module, "_free", [module.Workspace(1, 4 << 20)])
     monkeypatch.setattr(module, "launches_alone", module.launches_alone.__wrapped__)
-    monkeypatch.setattr(module, "machine_function", refuse)
+    monkeypatch.setattr(module, part, refuse)
     assert module.launches_alone() is None
     assert torch.equal(Kernel(gemm_artifact())(a, b), a @ b.T)
 

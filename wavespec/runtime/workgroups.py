@@ -258,13 +258,13 @@ class _Alone(NamedTuple):
 
 @functools.cache
 def launches_alone() -> _Alone | None:
-    """None where no function of Python can be made of machine code."""
+    """None where no function of Python can be made of machine code, and where there is no room for one more stack."""
     if not can_run():
         return None
-    space = Workspace(1, _LOCAL_BYTES)
     try:
+        space = Workspace(1, _LOCAL_BYTES)
         run = machine_function("run", body=address_of(_entry().body), space=space.address)
-    except OSError:
+    except (OSError, MemoryError):
         return None
     keep(space.memory)  # by its address alone the function knows it
     return _Alone(space, run)
