@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from wavespec.emit.work import UNTOLD
 from wavespec.pipeline import best_variant, emit
 from wavespec.runtime.size_expr import evaluate, names_in
+from wavespec.runtime.workgroups import _SHORT_WORK  # pyright: ignore[reportPrivateUsage]
 from wavespec.schema import load, loads
 from wavespec.schema.cases import case_for_sizes, cases_for_target
 
@@ -51,3 +53,32 @@ def test_fixed_sizes_are_multiplied_out_and_steps_of_loops_counted() -> None:
           - {write: steps.product, to: y}
     """)
     assert emit(spec, best_variant("cpu")).interface.work == ("mul", "M", 32 * (1 + 5 + 1))
+
+
+@pytest.mark.parametrize("steps", ["size(N)", "count", "5"])
+def test_a_loop_that_nobody_knows_to_be_short_is_no_short_launch(steps: str) -> None:
+    """Which would keep Python's lock: other threads, and who interrupts, would wait for all its steps."""
+    spec = loads(f"""
+        apiVersion: wavespec/v1
+        kind: Kernel
+        name: powers
+        dims: {{M: {{}}, N: {{}}}}
+        scalars: {{count: {{dtype: i32}}}}
+        tensors:
+          x: {{shape: [M, N], dtype: f32}}
+          y: {{shape: [M, N], dtype: f32, role: output}}
+        graph:
+          - first: {{read: x}}
+          - number: {{cast: count, dtype: f32}}
+          - steps:
+              repeat: {steps}
+              carry: {{product: first}}
+              body:
+                - product: product * first + number
+          - {{write: steps.product, to: y}}
+    """)
+    work = emit(
+        case_for_sizes(cases_for_target(spec, "cpu"), {"M": 1, "N": 8}).spec, best_variant("cpu")
+    ).interface.work
+    found = evaluate(work, {"M": 1, "N": 8})
+    assert (found < UNTOLD) == (steps == "5") and UNTOLD >= _SHORT_WORK

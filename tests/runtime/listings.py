@@ -1,4 +1,5 @@
-"""Machine code goes in; the instructions that LLVM's disassembler finds in it come out, to be compared with comments."""
+"""Machine code goes in; the instructions that LLVM's disassembler finds in it come out, to be compared with comments;
+and C goes in, machine code comes out."""
 
 from __future__ import annotations
 
@@ -11,10 +12,29 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 
 _TOOLS = ("llvm-mc-22", "llvm-objdump-22")
+_COMPILER = ("clang-22", "llvm-objcopy-22")
+_FLAGS = {"x86_64": ["-fcf-protection=branch"], "aarch64": ["-mbranch-protection=bti", "-mcmodel=tiny"]}
+_OF_ALL = ["-Os", "-fpic", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-c"]
 
 
 def has_disassembler() -> bool:
     return all(map(shutil.which, _TOOLS))
+
+
+def has_compiler() -> bool:
+    return all(map(shutil.which, _COMPILER))
+
+
+def compiled(architecture: str, text: str) -> bytes:
+    """What clang makes of C that refers to nothing outside of it."""
+    clang, objcopy = _COMPILER
+    with TemporaryDirectory() as folder:
+        source, made, code = (Path(folder) / name for name in ("functions.c", "functions.o", "functions.bin"))
+        source.write_text(text)
+        flags = [f"--target={architecture}-linux-gnu", *_OF_ALL, *_FLAGS[architecture]]
+        subprocess.run([clang, *flags, source, "-o", made], check=True)
+        subprocess.run([objcopy, "-O", "binary", "--only-section=.text", made, code], check=True)
+        return code.read_bytes()
 
 
 def listing_of(module: ModuleType, architecture: str) -> list[tuple[str, str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import mmap
 import os
@@ -12,6 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -27,6 +29,7 @@ from wavespec.runtime import ArgumentError, Kernel, pack_artifact, workgroup_bod
 from wavespec.runtime import workgroups as module
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.loaded_code import LoadedCode
+from wavespec.runtime.machine_functions import can_run
 from wavespec.runtime.workgroup_body import BODIES
 from wavespec.runtime.workgroups import are_shared_out
 
@@ -200,15 +203,37 @@ def test_a_workgroup_that_fails_is_told(status: int, work: int) -> None:
     assert not launch()
 
 
-def test_without_memory_for_machine_code_every_launch_gives_the_lock_back(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("part", "error"), [("machine_function", OSError), ("Workspace", MemoryError)])
+def test_without_memory_for_it_every_launch_gives_the_lock_back(
+    part: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise OSError("no memory that can be executed")
+        raise error("no memory")
 
     a, b = integers(4, 8), integers(3, 8)
+    monkeypatch.setattr(module, "_free", [module.Workspace(1, 4 << 20)])
     monkeypatch.setattr(module, "launches_alone", module.launches_alone.__wrapped__)
-    monkeypatch.setattr(module, "machine_function", refuse)
+    monkeypatch.setattr(module, part, refuse)
     assert module.launches_alone() is None
     assert torch.equal(Kernel(gemm_artifact())(a, b), a @ b.T)
+
+
+@pytest.mark.skipif(not can_run(), reason="needs CPython on Linux, x86-64 or aarch64")
+def test_what_another_thread_made_at_the_same_time_runs_what_was_bound_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache remembers that of the last one; what launches of the others have an address of stays."""
+    entry, alone = module._Entry(module._openmp()), module.launches_alone.__wrapped__()  # pyright: ignore
+    assert alone is not None
+    held = [weakref.ref(entry.memory), weakref.ref(alone.space.memory)]
+    a, b = integers(4, 8), integers(3, 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "launches_alone", itertools.repeat(alone).__next__)
+        kernel = Kernel(gemm_artifact())
+        kernel(a, b)
+        kernel(a, b)
+    del entry, alone
+    gc.collect()
+    assert None not in [one() for one in held]
+    assert torch.equal(kernel(a, b), a @ b.T)
 
 
 @WORK

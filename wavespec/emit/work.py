@@ -59,22 +59,28 @@ _SIMPLE: Final = frozenset(
 """Functions that are an instruction or two."""
 _SERIES: Final = 10
 """Instructions of the others: quotients take as long as a polynomial."""
+UNTOLD: Final = 1 << 18
+"""Of a kernel with a loop whose steps only values or sizes tell, beside one step: as many as no launch has that keeps
+Python's lock (`runtime/workgroups.py`), since it may take seconds."""
 
 
 def work_of(computation: Computation, sizes: Mapping[str, SizeExpr], steps_of: Mapping[str, int]) -> SizeExpr:
     """The instructions of a call, were each for one element: what is read, computed and written, each as many times as
-    the dims have places that it is done for; of loops whose steps only values or sizes tell one step.
+    the dims have places that it is done for; of loops whose steps only values or sizes tell one step, and `UNTOLD`.
 
     Args:
         sizes: of all dims.
         steps_of: the values of names that may stand in the number of steps of a loop.
     """
     counted: Counter[tuple[SizeExpr, ...]] = Counter()
+    is_untold = False
     for weight, dims, repeated in _instructions(computation.statements, computation.value_dims, ()):
         steps = [steps for one in repeated if (steps := _number(one, steps_of)) is not None]
+        is_untold = is_untold or len(steps) < len(repeated)
         extents = [sizes[dim] for dim in sorted(dims)]
         known = prod(extent for extent in (*extents, *steps) if isinstance(extent, int))
         counted[tuple(extent for extent in extents if not isinstance(extent, int))] += weight * known
+    counted[()] += UNTOLD * is_untold
     factors = [
         (*extents, *([count] if count != 1 or not extents else [])) for extents, count in counted.items() if count
     ]

@@ -55,6 +55,12 @@ def new_memory(size: int) -> tuple[mmap.mmap, int]:
     return memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
+def keep(*objects: object) -> None:
+    """Keep objects until the process ends: Python takes the globals of modules away before all that may call code."""
+    for one in objects:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+
+
 def protect(address: int, size: int, rights: int) -> None:
     """Give whole pages of memory other rights."""
     libc = ctypes.CDLL(None, use_errno=True)

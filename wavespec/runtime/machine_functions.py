@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from wavespec.architecture import architecture
 from wavespec.runtime.direct_code import CODE, TABLE
-from wavespec.runtime.loaded_code import new_memory, protect
+from wavespec.runtime.loaded_code import keep, new_memory, protect
 
 _VECTORCALL: Final = 0x80  # METH_FASTCALL
 _TYPE_AT: Final = 8
@@ -41,10 +41,6 @@ class _Definition(ctypes.Structure):
     """`PyMethodDef`."""
 
     _fields_ = (("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
-
-
-_kept: Final[list[object]] = []
-"""Memory that functions are in, for as long as Python runs."""
 
 
 def can_run() -> bool:
@@ -73,7 +69,7 @@ def machine_function(name: str, **table: int) -> MachineFunction:
     memory[mmap.PAGESIZE : mmap.PAGESIZE + len(written)] = written
     protect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC)
     definition = _Definition(name.encode(), address + getattr(code, name), _VECTORCALL, None)
-    _kept.extend((memory, definition))
+    keep(memory, definition)  # functions that are freed look at it, too
     make: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )

@@ -25,7 +25,7 @@ from wavespec.runtime.checks import ArgumentError
 from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.kept_plans import KeptPlans
 from wavespec.runtime.launch_plan import LaunchPlan
-from wavespec.runtime.loaded_code import LoadedCode, new_memory, protect
+from wavespec.runtime.loaded_code import LoadedCode, keep, new_memory, protect
 from wavespec.runtime.machine_functions import MachineFunction, address_of, can_run, machine_function
 from wavespec.runtime.workgroup_body import BODIES
 
@@ -238,6 +238,7 @@ class _Entry:
         self.memory[: len(body + zero)] = body + zero
         self.zero = self.address + len(body)
         protect(self.address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC)
+        keep(self.memory)  # Threads that ask first at once have an entry each, of which one is remembered.
         # Both get parameters that ctypes made before.
         self.body = ctypes.CFUNCTYPE(None)(self.address)
         self.region: Any = openmp.GOMP_parallel
@@ -257,13 +258,16 @@ class _Alone(NamedTuple):
 
 @functools.cache
 def launches_alone() -> _Alone | None:
-    """None where no function of Python can be made of machine code."""
-    space = Workspace(1, _LOCAL_BYTES)
-    try:
-        body = address_of(_entry().body)
-        return _Alone(space, machine_function("run", body=body, space=space.address)) if can_run() else None
-    except OSError:
+    """None where no function of Python can be made of machine code, and where there is no room for one more stack."""
+    if not can_run():
         return None
+    try:
+        space = Workspace(1, _LOCAL_BYTES)
+        run = machine_function("run", body=address_of(_entry().body), space=space.address)
+    except (OSError, MemoryError):
+        return None
+    keep(space.memory)  # by its address alone the function knows it
+    return _Alone(space, run)
 
 
 def _before_fork() -> None:
