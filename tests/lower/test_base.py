@@ -119,6 +119,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "keep-in-shared",
             "load-ahead",
             "meet-once",
+            "wait-narrow",
         ),
         *("narrow-steps", "sink-behind-products"),
     }

@@ -17,9 +17,10 @@ from wavespec.ir.thread_ops import BULK_COPY
 from wavespec.pipeline import emit_variant, join_cases, lower
 from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.schema import load, loads
-from wavespec.schema.cases import TargetCase, cases_for_target
+from wavespec.schema.cases import TargetCase, case_for_sizes, cases_for_target
 from wavespec.schema.language.expressions import Num
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.findings import SimulationReport
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
@@ -218,3 +219,21 @@ def test_a_kernel_without_another_refuses_windows_that_the_machine_does_not_reac
     x, w = (torch.zeros(shape, dtype=torch.bfloat16, device="meta") for shape in ((1, 9, 9, 64), (8, 257, 3, 64)))
     with pytest.raises(ArgumentError, match="assumes windows of 'x' that have elements at most 255 behind their start"):
         check_inputs(artifact, (x, w))
+
+
+@pytest.mark.parametrize("filters", [40, 136])
+def test_filters_of_one_pixel_multiply_each_image(filters: int) -> None:
+    """Rows of boxes are channels of filters: their last dims have one element."""
+    spec = load(SPECS / "conv2d_nchw.wave.yaml")
+    spec = spec.model_copy(update={"params": {**spec.params, "PAD": Num(0)}})
+    sizes = {"N": 2, "H": 4, "W": 6, "C": 40, "O": filters, "R": 1, "S": 1}
+    case = case_for_sizes(cases_for_target(spec, "sm_90"), complete_sizes(spec, sizes))
+    assert case.spec.params["EACH"] == Num(1)
+    random = torch.Generator().manual_seed(0)
+    shapes = (2, 40, 4, 6), (filters, 40, 1, 1)
+    x, w = (torch.randint(-3, 4, shape, generator=random).bfloat16() for shape in shapes)
+    arrays = {"x": tensor_to_elements(x, "bf16"), "w": tensor_to_elements(w, "bf16")}
+    report = simulate(lower(case.spec, HOPPER), HOPPER, arrays, complete_sizes(case.spec, sizes))
+    assert report.ok, report.render()
+    exact = functional.conv2d(x.double(), w.double()).bfloat16()
+    assert torch.equal(elements_to_tensor(report.tensors["y"], "bf16").reshape(exact.shape), exact)

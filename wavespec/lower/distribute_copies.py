@@ -205,7 +205,7 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine, parts: int = 1) -
         return ()
     assert shared.arrangement is not None
     (row, column), (height, width) = shared.dims, (extent.value for extent in shared.shape)
-    if column != source.contiguous_dim:
+    if not column == source.contiguous_dim == source.dims[-1]:  # dims of one element are no rows of a swizzle
         return ()
     columns = slab_columns(shared)
     most = min(max(1, height // parts), machine.globals.bulk_box_elements)

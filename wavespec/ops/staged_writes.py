@@ -38,7 +38,7 @@ def staging_of(
     granule, bytes_ = machine.globals.bulk_row_bytes, output.dtype.bytes
     if output.dtype.is_packed or not granule or len(output.dims) > machine.globals.bulk_box_dims:
         return ()
-    if output.row_divisor * bytes_ % granule or output.dims[-1] != dims[1]:
+    if output.row_divisor * bytes_ % granule or not dims[1] == output.dims[-1] == output.contiguous_dim:
         return ()
     if dims[0] not in output.dims:
         return ()
