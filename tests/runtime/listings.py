@@ -13,6 +13,7 @@ from types import ModuleType
 
 _TOOLS = ("llvm-mc-22", "llvm-objdump-22")
 _COMPILER = ("clang-22", "llvm-objcopy-22")
+_VERSION = "22.1.8"
 _FLAGS = {"x86_64": ["-fcf-protection=branch"], "aarch64": ["-mbranch-protection=bti", "-mcmodel=tiny"]}
 _OF_ALL = ["-Os", "-fpic", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-c"]
 
@@ -22,7 +23,11 @@ def has_disassembler() -> bool:
 
 
 def has_compiler() -> bool:
-    return all(map(shutil.which, _COMPILER))
+    """Whether the compiler that made the code is here: another one may write other bytes that are as right."""
+    if not all(map(shutil.which, _COMPILER)):
+        return False
+    said = subprocess.run([_COMPILER[0], "--version"], capture_output=True, text=True, check=True).stdout
+    return f"version {_VERSION} " in said
 
 
 def compiled(architecture: str, text: str) -> bytes:
