@@ -7,7 +7,9 @@ import torch
 
 from tests.cpu.test_rows import kernel
 from tests.ops.sizes_in_shapes import SIZES, SPECS, UNPACK, expected, inputs
+from wavespec.pipeline import best_variant, build
 from wavespec.runtime.checks import ArgumentError
+from wavespec.runtime.kernel import Kernel
 from wavespec.schema import loads
 from wavespec.targets.machine import machines
 
@@ -23,7 +25,7 @@ def test_results_are_those_of_torch(variant: str, name: str) -> None:
 
 
 def test_a_size_that_does_not_fit_is_told_as_the_shape_has_it() -> None:
-    run = kernel(loads(UNPACK), "cpu_avx2")
+    run = Kernel(build(loads(UNPACK), "cpu", only=best_variant("cpu")))
     like, w, starts = inputs("unpack", 8, 64)
     for given, message in (
         ((like, w[:, :31], starts), r"K = 64 make K // 2 = 32, but argument 'w' has K // 2 = 31 in dim 1\."),

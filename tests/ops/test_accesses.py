@@ -56,8 +56,11 @@ def test_one_lane_takes_vectors_at_any_alignment() -> None:
 
 
 def test_access_never_runs_from_one_row_into_the_next() -> None:
-    one_column = tensor(const(1))
-    assert widths(one_column, 8, CPU, ("M", "N"), dim="M") == [1] * 8
+    assert widths(tensor(const(2)), 8, CPU, ("M", "N"), dim="M") == [1] * 8
+
+
+def test_rows_of_one_element_are_neighbours() -> None:
+    assert widths(tensor(const(1)), 8, CPU, ("M", "N"), dim="M") == [8]
 
 
 def test_edge_of_an_aligned_row_is_a_mask_and_of_another_a_count() -> None:
