@@ -138,7 +138,7 @@ def seen_by(op: Op, kernel: Kernel) -> Memory:
 def contiguous_dim(op: Op, memory: Memory) -> str:
     """The dim of the tile whose neighbours are neighbours in memory, or most of them; empty where none are."""
     if not op.get("at"):
-        return memory.contiguous_dim
+        return memory.dims[-1] if memory.dims else ""  # also where it has one element, as the K of a product may
     dims, expr = dims_of(op), dict(op["at"])[memory.contiguous_dim]
     while True:
         steps = {term for coefficient, term in expr.terms() if coefficient == 1}
