@@ -15,7 +15,7 @@ from wavespec.lower.tile_properties import (
     products_have_instructions,
     products_have_three_operands,
 )
-from wavespec.ops.index_map import contiguous_dim
+from wavespec.ops.index_map import lies_along
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
@@ -239,7 +239,7 @@ def _check_major(kernel: Kernel, row: MatrixInstruction, operand: str, k: str) -
     read = next((op for op in kernel.walk() if op.is_(READ) and op.result.name == operand), None)
     if read is not None and row.reads_shared and "mn" not in row.majors:
         memory = kernel.memory(read["memory"])
-        if contiguous_dim(read, memory) != k:
+        if not lies_along(read, memory, k):
             raise OperandNotContiguous(read.span, row, memory, k)
 
 

@@ -135,10 +135,15 @@ def seen_by(op: Op, kernel: Kernel) -> Memory:
     return replace(memory, dims=tuple(dims), shape=tuple(sizes[dim] for dim in dims))
 
 
+def lies_along(op: Op, memory: Memory, dim: str) -> bool:
+    """Whether neighbours along a dim of the tile are neighbours in memory, also those of a last dim of one element."""
+    return dim == contiguous_dim(op, memory) or (not op.get("at") and dim == memory.dims[-1])
+
+
 def contiguous_dim(op: Op, memory: Memory) -> str:
     """The dim of the tile whose neighbours are neighbours in memory, or most of them; empty where none are."""
     if not op.get("at"):
-        return memory.dims[-1] if memory.dims else ""  # also where it has one element, as the K of a product may
+        return memory.contiguous_dim
     dims, expr = dims_of(op), dict(op["at"])[memory.contiguous_dim]
     while True:
         steps = {term for coefficient, term in expr.terms() if coefficient == 1}

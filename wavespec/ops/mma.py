@@ -9,7 +9,7 @@ from wavespec.ir.kernel import Op, Value
 from wavespec.ir.names import wave_name
 from wavespec.ir.thread import SharedTile
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.ops.index_map import contiguous_dim, index_of
+from wavespec.ops.index_map import index_of, lies_along
 from wavespec.schema.ops import Mma
 
 
@@ -70,7 +70,7 @@ def _by_unit(op: Op, context: ThreadContext) -> None:
         if read.get("at"):
             known = {index_of(d).args[0]: own for d, own in index.items()}
             index = {d: where.substitute(known) for d, where in read["at"]}
-        major = "k" if contiguous_dim(read, memory) == op["k"] else "mn"
+        major = "k" if lies_along(read, memory, op["k"]) else "mn"
         return SharedTile(memory.name, memory.unswizzled_offset(index), major)
 
     result = list(context.fragments[op.operands[2].name])
