@@ -29,7 +29,6 @@ _APART = range(2, 5)
 # Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
 # which are as fast, and that of one at another place would be a fault.
 _STREAMED_BYTES = 16
-_Count = Expr | None
 _INDEX_BYTES = 4
 """Of an element of the vectors by which places and checks of others are computed."""
 
@@ -377,7 +376,14 @@ class CpuMemory(Emitter):
         return self.text.op(f"arith.addi {address}, {self.indices.integer(bytes_, 64)} : i64", depth)
 
     def _masked(
-        self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: _Count, store: str = "", front: _Count = None
+        self,
+        memory: Memory,
+        offset: Expr,
+        size: int,
+        mask: Mask,
+        valid: Expr | None,
+        store: str = "",
+        front: Expr | None = None,
     ) -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
         value_type, lanes = vector_type(memory.dtype, size), f"vector<{size}xi1>"

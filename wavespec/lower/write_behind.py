@@ -33,9 +33,8 @@ class WriteBehind(Pass):
     Why:    sums are there long after the last product was issued, and lines of results come from far: with all of that
             at once no product is made meanwhile.
     Cases:  what is computed of a row before it is written, of inputs and of what the same row of a private memory had,
-            is computed there.  Where something else is done than the
-            same with every row, and where rows do not lie equally far from each other, all stays as it is.  Lines need
-            no announcement any more.
+            is computed there.  Where something else is done than the same with every row, and where rows do not lie
+            equally far from each other, all stays as it is.  Lines need no announcement any more.
     """
 
     name: ClassVar[str] = "write-behind"

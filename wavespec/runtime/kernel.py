@@ -33,7 +33,7 @@ from wavespec.runtime.steps_launcher import StepsLauncher
 from wavespec.runtime.tensor_strides import results_of_call
 from wavespec.runtime.workgroups import are_shared_out
 
-_SEVERAL: Final = (tuple, list)
+_SEVERAL: Final = (tuple, list)  # `tuple | list` would be made anew in each call
 _DEVICE_TYPES: Final = {"cpu": "cpu", "cuda": "cuda", "hip": "cuda"}
 
 
