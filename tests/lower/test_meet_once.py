@@ -130,20 +130,25 @@ SOFTMAX = (
 )
 
 
+def of_one_exchange(workgroups: str, changes: tuple[tuple[str, str], ...], x: np.ndarray) -> np.ndarray:
+    """The results for eight rows of a kernel that exchanges once."""
+    assert lines(rows(workgroups, *changes, after="meet-once"), "join_powers")
+    report = simulate(rows(workgroups, *changes), NVIDIA, {"x": x}, {"M": 8, "N": x.shape[1]})
+    assert not report.findings
+    return report.tensors["y"]
+
+
 @pytest.mark.parametrize("columns", [4, 132, 1024])
 @pytest.mark.parametrize("workgroups", [ALONE, FITTED, SHARED, f"persistent: true, count: 1, {SHARED}"])
 def test_quotients_of_powers_by_their_sum_are_exchanged_once(workgroups: str, columns: int) -> None:
     """Each wave multiplies its powers by one number; parts without finite elements have 0, rows of them no number."""
-    kernel = rows(workgroups, *SOFTMAX)
-    assert lines(rows(workgroups, *SOFTMAX, after="meet-once"), "join_powers")
     x = rows_of_limits(columns)
     x[6, :128] = -3.4e38  # as small as what waves without elements have
-    report = simulate(kernel, NVIDIA, {"x": x}, {"M": 8, "N": columns})
-    assert not report.findings
+    results = of_one_exchange(workgroups, SOFTMAX, x)
     with np.errstate(invalid="ignore"):
         power = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
         expected = power / power.sum(1, keepdims=True)
-    np.testing.assert_allclose(report.tensors["y"], expected, rtol=8e-6, atol=1e-37)
+    np.testing.assert_allclose(results, expected, rtol=8e-6, atol=1e-37)
 
 
 LOG_SOFTMAX = (
@@ -168,16 +173,13 @@ LOG_SOFTMAX = (
 @pytest.mark.parametrize("workgroups", [ALONE, FITTED, SHARED, f"persistent: true, count: 1, {SHARED}"])
 def test_what_is_less_than_the_largest_and_a_number_is_exchanged_once(workgroups: str, columns: int) -> None:
     """Each wave knows by how much the largest of all is more than its own; no rounding is larger for it."""
-    kernel = rows(workgroups, *LOG_SOFTMAX)
-    assert lines(rows(workgroups, *LOG_SOFTMAX, after="meet-once"), "join_powers")
     x = rows_of_limits(columns)
     x[6] += np.float32(1e6)  # far from 0, where a logarithm added to the largest element would be lost
-    report = simulate(kernel, NVIDIA, {"x": x}, {"M": 8, "N": columns})
-    assert not report.findings
+    results = of_one_exchange(workgroups, LOG_SOFTMAX, x)
     with np.errstate(invalid="ignore"):
         less = x.astype(np.float64) - x.max(1, keepdims=True)
         expected = less - np.log(np.exp(less).sum(1, keepdims=True))
-    np.testing.assert_allclose(report.tensors["y"], expected.astype(np.float32), rtol=3e-7, atol=1e-6)
+    np.testing.assert_allclose(results, expected.astype(np.float32), rtol=3e-7, atol=1e-6)
 
 
 def test_what_is_less_than_the_largest_stays_where_something_else_needs_it() -> None:
