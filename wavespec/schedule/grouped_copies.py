@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, COPY_ASYNC
-from wavespec.schedule.dependences import staged_memories
-from wavespec.schedule.feeding import feeding
 from wavespec.schedule.loop_plan import LoopPlan, fences
-from wavespec.schedule.slices import in_groups, slices_of
+from wavespec.schedule.slices import in_groups
+from wavespec.schedule.step_of_copies import step_of_copies
 
 _MOST_UNROLLED = 128
 """Products of a step that is written out for every buffer: what that saves is little beside more of them."""
@@ -22,23 +20,12 @@ def grouped_copies_plan(kernel: Kernel, loop: Op, stages: int) -> LoopPlan:
 
     A round is written out for each of two buffers, so that their places are numbers and not arithmetic.
     """
-    ops, last = loop.body.ops, stages - 1
-    copies = [number for number, op in enumerate(ops) if op.is_(COPY_ASYNC)]
-    commit, wait = (
-        next(number for number, op in enumerate(ops) if op.is_(which)) for which in (ASYNC_COMMIT, ASYNC_WAIT)
-    )
-    places = feeding(ops, copies)
-    rest = [number for number in range(len(ops)) if number not in (*places, *copies, commit, wait)]
-    stage = [last] * len(ops)
-    for number in (*places, *copies, commit):
-        stage[number] = 0
-    buffers = dict.fromkeys(staged_memories(kernel, ops), stages)
-    slices = slices_of(ops, rest)
-    if not slices:
-        return LoopPlan(tuple(stage), (wait, *places, *copies, commit, *rest), buffers)
-    order, between = in_groups(ops, slices, copies, "copy", [commit])
-    first = [wait, *places]
+    step = step_of_copies(kernel, loop, stages)
+    if not step.slices:
+        return step.in_turn()
+    order, between = in_groups(loop.body.ops, step.slices, step.copies, "copy", [step.commit])
+    first = [step.wait, *step.places]
     between = [*fences([0]), *((place + len(first), op) for place, op in between)]
-    products = sum(len(part.mmas) for part in slices)
+    products = sum(len(part.mmas) for part in step.slices)
     unroll = stages if stages == 2 and products <= _MOST_UNROLLED else 1
-    return LoopPlan(tuple(stage), (*first, *order), buffers, tuple(between), unroll=unroll)
+    return LoopPlan(tuple(step.stage), (*first, *order), step.buffers, tuple(between), unroll=unroll)

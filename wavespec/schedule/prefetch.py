@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, COPY_ASYNC, STORE
+from wavespec.ir.thread_ops import COPY_ASYNC, STORE
 from wavespec.schedule.costs import kind_of
 from wavespec.schedule.dependences import staged_memories, stores_ahead
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.grouped_copies import grouped_copies_plan
 from wavespec.schedule.loop_plan import LoopPlan, fences
 from wavespec.schedule.slices import Slice, in_groups, slices_of
+from wavespec.schedule.step_of_copies import step_of_copies
 from wavespec.targets.machine import Machine
 
 _OTHER_REGISTERS = 32  # for offsets, bounds and the like, besides fragments, results and a 64-bit address for each copy
@@ -42,31 +43,21 @@ def _of_copies(kernel: Kernel, loop: Op, stages: int, registers: int) -> LoopPla
     the last slice``: mmas run while others wait at the barrier.  Where registers do not suffice: ``wait; copies;
     commit; loads and mmas of every slice in turn``.
     """
-    ops, last = loop.body.ops, stages - 1
-    copies = [number for number, op in enumerate(ops) if op.is_(COPY_ASYNC)]
-    commit, wait = (
-        next(number for number, op in enumerate(ops) if op.is_(which)) for which in (ASYNC_COMMIT, ASYNC_WAIT)
-    )
-    places = feeding(ops, copies)
-    rest = [number for number in range(len(ops)) if number not in (*places, *copies, commit, wait)]
-    stage = [last] * len(ops)
-    for number in (*places, *copies, commit):
-        stage[number] = 0
-    buffers = dict.fromkeys(staged_memories(kernel, ops), stages)
-    slices = slices_of(ops, rest)
+    step = step_of_copies(kernel, loop, stages)
+    slices, copies, stage = step.slices, step.copies, list(step.stage)
     if not slices or (registers and _registers(loop, slices, len(copies)) > registers):
-        return LoopPlan(tuple(stage), (wait, *places, *copies, commit, *rest), buffers)
-    for number in (wait, *slices[0].loads):
-        stage[number] = last - 1
-    order: list[int] = [*places]
+        return step.in_turn()
+    for number in (step.wait, *slices[0].loads):
+        stage[number] = stages - 2
+    order: list[int] = [*step.places]
     slots = max(1, len(slices) - 1)
     for at, part in enumerate(slices):
         share = copies[at * len(copies) // slots : (at + 1) * len(copies) // slots] if at < slots else []
         if at + 1 < len(slices):
             order += [*slices[at + 1].loads, *share, *part.mmas]
         else:
-            order += [*share, commit, wait, *slices[0].loads, *part.mmas]
-    return LoopPlan(tuple(stage), tuple(order), buffers)
+            order += [*share, step.commit, step.wait, *slices[0].loads, *part.mmas]
+    return LoopPlan(tuple(stage), tuple(order), step.buffers)
 
 
 def _through_registers(kernel: Kernel, loop: Op, stages: int, *, grouped: bool) -> LoopPlan:
