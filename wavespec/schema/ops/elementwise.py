@@ -154,7 +154,7 @@ class Elementwise(ValueOp):
         typed = {field: value for field, value in known.items() if field not in self.flags}
         if not types:
             scope.report(NoValue(self.where("op"), self.word))
-        refused = [field for field, value in known.items() if not self._check_dtype(scope, field, known)]
+        refused = [field for field in known if not self._check_dtype(scope, field, known)]
         if len(known) < len(types) or not known:
             return None
         self._check_alike(scope, {field: value for field, value in typed.items() if field not in refused})
@@ -212,8 +212,8 @@ class Elementwise(ValueOp):
             return dtype == "bool"
         if what := _refusal(self.function.dtypes, dtype):
             message = f"{quote(self.word)} {what}; {quote(self._written(field))} is {dtype}."
-            others = [value.dtype for value in known.values() if not _refusal(self.function.dtypes, value.dtype)]
-            converted = self._converted(field, others[0] if others else "f32")
+            taken: list[DType] = [one.dtype for one in known.values() if not _refusal(self.function.dtypes, one.dtype)]
+            converted = self._converted(field, taken[0] if taken else "f32")
             is_whole = what == "takes floating point" and dtype != "bool"
             hints = [f"Convert it first: '{converted}'."] if is_whole else []
             scope.report(DtypeMismatch(self.where(field), message, hints=hints, about=[getattr(self, field)]))
