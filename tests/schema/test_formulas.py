@@ -181,7 +181,7 @@ def test_python_writes_the_same_expressions() -> None:
         ("where(2 * 3, sums.acc, 0)", 7, "The condition of 'where' is a value; here it is the number 6."),
         ("sums.acc + size(1)", 17, "'size' takes the name of a dim."),
         ("sums.acc + size(Q)", 17, "'Q' is not a dim."),
-        ("sums.acc + bool(bias_tile)", 12, "'add' takes numbers; 'y_cast' is bool."),
+        ("sums.acc + bool(bias_tile)", 12, "'add' takes numbers; 'bool(bias_tile)' is bool."),
         ("sums.acc * f16(nan)", 12, "'mul' takes operands of one dtype; 'sums.acc' is f32 and 'f16(nan)' is f16."),
         ("sums.acc + index(Q)", 18, "'Q' is not a dim."),
         ("sums.acc $ 2", 10, "'$' has no meaning in an expression."),

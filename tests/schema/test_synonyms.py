@@ -63,3 +63,23 @@ def test_every_synonym_leads_to_a_word_that_is_there_and_is_none_itself() -> Non
     assert set(called.values()) <= set(OPS) and not set(called) & set(OPS)
     assert set(types.values()) <= set(DTYPES) and not set(types) & set(DTYPES)
     assert not set(synonyms._SAID_BY_SEVERAL) & {*OPS, *called}  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("where(a > 0 and a < 1, a, 0)", "'&' joins conditions in parentheses: '(x > 0) & (y > 0)'."),
+        ("a if a > 0 else 0", "'where(condition, x, y)' chooses one of two."),
+        ("not (a > 0)", "It is said with 'logical_not'."),
+        ("a ^ 2", "The power is 'x ** 2'; bits are joined by 'bitwise_xor(x, y)'."),
+        ("a << 2", "Bits are moved by 'bitwise_left_shift(x, 2)'."),
+        ("a + 2 >> 1", "Bits are moved by 'bitwise_right_shift(x, 2)'."),
+        ("where(0 < a < 1, a, 0)", "Join one condition for each comparison: '(0 < x) & (x < 1)'."),
+        ("a[0]", "Elements at other places are a statement of their own: '- name: {take: x, at: {N: ...}}'."),
+        ("a * .5", "A number begins with a digit: '0.5'."),
+        ("a * .nan", "It is written 'nan'."),
+        ("a * 0x10", "Numbers are decimal digits alone."),
+    ],
+)
+def test_signs_of_python_are_told_with_what_says_it(expression: str, hint: str) -> None:
+    assert hints(f'"{expression}"') == hint

@@ -83,11 +83,11 @@ def test_results_that_do_not_lie_as_the_tile_does_stay_beside_it(old: str, new: 
     assert not any(op.name == "bulk_store" and op["memory"] == "q.shared" for op in kernel.walk())
 
 
-def gives_back(kernel: Kernel, step: str) -> list[bool]:
+def gives_back(kernel: Kernel, step: str, ring: str = "q.shared") -> list[bool]:
     """For each loop of steps whether it gives back the tile of queries."""
     loops = [op for op in kernel.walk() if op.name == "for" and op.get("induction") == step]
     consumed = [loop for loop in loops if any(op.name == "mma_async" for op in loop.walk())]
-    return [any(op.get("signal") == "q.shared.empty" for op in loop.walk()) for loop in consumed]
+    return [any(op.get("signal") == f"{ring}.empty" for op in loop.walk()) for loop in consumed]
 
 
 @pytest.mark.parametrize("text", [MASKS, BIASES, ENDED], ids=["masks", "biases", "tiles that differ in steps"])
@@ -100,6 +100,27 @@ def test_a_buffer_alone_is_given_back_in_the_last_step(text: str) -> None:
             report, expected = run(text, kernel, order, rows)
             assert report.ok, report.render()
             np.testing.assert_array_equal(report.tensors["y"], expected.astype(np.float16))
+
+
+MOVED = MASKS.replace("{read: q}", "{read: q, at: {M: M + 1}}")
+TWICE = MASKS.replace("- q_tile: {read: q}", "- q_tile: {read: q}\n  - below: {read: q, at: {M: M + 1}}").replace(
+    "- s: {mma: [q_tile, k_tile, none]}",
+    "- first: {mma: [q_tile, k_tile, none]}\n        - s: {mma: [below, k_tile, first]}",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "ring"), [(MOVED, "q_tile.shared"), (TWICE, "below.shared-q.shared")], ids=["moved", "two ways"]
+)
+def test_a_buffer_alone_is_one_of_its_tensor_whatever_it_is_called(text: str, ring: str) -> None:
+    """Tiles by a mapping are staged under the name of what is read; none was given back before the loops had ended."""
+    kernel = lowered(text, ONE)
+    *steps, behind = gives_back(kernel, "at_T", ring)
+    assert all(steps) and not behind
+    for rows in (1, 129, 700):
+        report, expected = run(text, kernel, 0, rows)
+        assert report.ok, report.render()
+        np.testing.assert_array_equal(report.tensors["y"], expected.astype(np.float16))
 
 
 def test_tiles_without_steps_are_given_back_behind_them() -> None:

@@ -10,9 +10,10 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.layout import row_major
 from wavespec.ir.rewriting import renamed
-from wavespec.ir.tile_ops import ACROSS, ALIKE, CAST, COPY, INDEX, MMA, PURE, READ, REDUCE, REGISTER, WRITE
+from wavespec.ir.tile_ops import ACROSS, ALIKE, CAST, COPY, INDEX, MMA, PURE, READ, REDUCE, REGISTER, TAKE, WRITE
 from wavespec.lower.defer_reductions import identity_tile, joined_parts
 from wavespec.lower.stage_operands import origin_in
+from wavespec.ops.index_map import stays_along
 
 _ALONG = PURE | ALIKE | MMA | REDUCE
 """Operations of which a part along a dim is the operation on a part of its operands."""
@@ -51,7 +52,8 @@ def can_be_cut(op: Op, strips: Strips) -> bool:
     values = [value for inner in op.walk() for value in (*inner.results, *inner.operands)]
     along = [value for value in values if strips.has(value)]
     alike = all(value.tile.extent(strips.dim) == strips.tile for value in along)
-    apart = op.is_(ACROSS) and op["dim"] != strips.dim  # of each element along the dim by itself
+    # Of each element along the dim by itself.
+    apart = stays_along(op, strips.dim) if op.is_(TAKE) else op.is_(ACROSS) and op["dim"] != strips.dim
     return not along or ((apart or op.is_(_ALONG)) and alike)
 
 

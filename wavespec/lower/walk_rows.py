@@ -22,7 +22,7 @@ from wavespec.lower.tile_properties import (
     products_read_their_operands,
     tiles_are_placed,
 )
-from wavespec.ops.index_map import index_of
+from wavespec.ops.index_map import stays_along
 from wavespec.targets.machine import Machine
 
 _STEP_ROWS = 1
@@ -118,7 +118,7 @@ def _is_of_rows(op: Op, rows: _Rows, tile: int) -> bool:
     if op.is_(ACROSS):
         return op["dim"] != rows.dim
     if op.is_(TAKE):
-        return dict(op["at"]).get(rows.dim) is index_of(rows.dim)
+        return stays_along(op, rows.dim)
     return op.is_(PURE | ALIKE) and not op.is_(JOIN)
 
 

@@ -99,6 +99,11 @@ def moved_dims(op: Op) -> tuple[str, ...]:
     return tuple(dim for dim, place in op["at"] if place is not index_of(dim))
 
 
+def stays_along(op: Op, dim: str) -> bool:
+    """Whether each element of what a `take` makes is one with the same place along the dim."""
+    return dict(op["at"]).get(dim) is index_of(dim)
+
+
 def is_window(op: Op) -> bool:
     """Whether what is read moves along some dim with two dims of the tile, as a pixel does with a result and a tap."""
     return bool(_windows(op))

@@ -12,8 +12,11 @@ from wavespec.schedule.buffer_ring import READS, BufferRing, filled_by, in_first
 
 
 def asked_for(kernel: Kernel) -> dict[str, str]:
-    """The shared memories of tensors that a schedule gives one buffer, and the name of each."""
-    return {f"{name}.shared": name for name, buffers in kernel.distribution.roles.buffers if buffers == 1}
+    """The shared memories of tensors that a schedule gives one buffer, and the name of each; a tensor that is read in
+    several ways has as many memories."""
+    asked = {name for name, buffers in kernel.distribution.roles.buffers if buffers == 1}
+    copies = (op for op in kernel.walk() if asked and is_copy(kernel, op))
+    return {op["memory"]: op["source"] for op in copies if op["source"] in asked}
 
 
 def in_last_step(

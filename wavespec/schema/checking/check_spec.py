@@ -81,6 +81,15 @@ class NoOutput(WavespecError, code="no-output"):
         super().__init__(where, "No tensor is an output.", hints=["Give the result 'role: output'."])
 
 
+class NoInput(WavespecError, code="no-input"):
+    def __init__(self, where: Where, output: str) -> None:
+        super().__init__(
+            where,
+            "No tensor is an argument, so a call cannot tell its device.",
+            hints=[f"Let callers pass the tensor that is filled, and its sizes: {output}: {{role: inout, ...}}."],
+        )
+
+
 class IncompleteWorkload(WavespecError, code="incomplete-workload"):
     """``base``: where the workload was written, if a spec that this one extends has it."""
 
@@ -334,6 +343,12 @@ def size_problem(dim: Dim, size: int) -> str | None:
 
 
 def _bindings(spec: KernelSpec) -> Iterator[WavespecError]:
+    roles = [tensor.role for tensor in spec.tensors.values()]
+    if "output" not in roles and "inout" not in roles:
+        yield NoOutput(spec.where_key("tensors"))
+    elif set(roles) == {"output"}:
+        yield NoInput(spec.where_key("tensors"), next(iter(spec.tensors)))
+        return  # sizes are those of the argument that is missing
     inputs = {dim for tensor in spec.tensors.values() if tensor.role != "output" for dim in tensor.shape}
     # A dim that a tensor spells in another way is missing there, and not too much here.
     is_spelt = all(dim in spec.dims for tensor in spec.tensors.values() for dim in tensor.shape)
@@ -341,5 +356,3 @@ def _bindings(spec: KernelSpec) -> Iterator[WavespecError]:
         is_bound = dim.value is not None or dim.equals is not None or is_expression(name)
         if is_spelt and not is_bound and name not in inputs:
             yield UnboundDim(spec.where_key("dims", name), name)
-    if all(tensor.role == "input" for tensor in spec.tensors.values()):
-        yield NoOutput(spec.where_key("tensors"))

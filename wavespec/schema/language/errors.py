@@ -88,6 +88,8 @@ def no_fields(where: Where, owner: str, found: str, value: object) -> WrongType:
     expected = f"the fields of {owner.lower()}"
     if isinstance(value, str) and name_problem(value) is None:
         return WrongType(where, expected, found, f"No alias under 'let' is called {quote(value)}.", about=[value])
+    if owner.lower() == "a dim" and type(value) is int:
+        return WrongType(where, expected, found, f"Write {{value: {value}}} for one size.")
     return WrongType(where, expected, found, "Write {} for one without fields." if value is None else "")
 
 

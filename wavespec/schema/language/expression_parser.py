@@ -121,6 +121,7 @@ class ExpressionParser:
     pattern: ClassVar[re.Pattern[str]] = re.compile(TOKEN_PATTERN)
 
     def __init__(self, text: str, span: Span, functions: Mapping[str, tuple[int, int]]) -> None:
+        self.text = text
         self.span = span
         self.functions = functions
         self.end = len(text)
@@ -132,10 +133,12 @@ class ExpressionParser:
     def whole(self) -> Expression:
         result = self._expression()
         token = self._peek()
-        if token.text in COMPARISONS:
-            self._fail(token, "A comparison has two sides.", "Write one condition for each comparison.")
+        self._two_sides(token)
         if token.kind != "end":
-            self._fail(token, f"{quote(token.text)} is not expected here; an operator or the end was.")
+            digits = self.tokens[self.position - 1]
+            is_number = digits.kind == "number" and digits.offset + len(digits.text) == token.offset
+            hint = "Numbers are decimal digits alone." if is_number else ""
+            self._fail(token, f"{quote(token.text)} is not expected here; an operator or the end was.", hint)
         return result
 
     def _expression(self) -> Expression:
@@ -286,8 +289,13 @@ class ExpressionParser:
         self.position = min(self.position + 1, len(self.tokens) - 1)
         return token
 
+    def _two_sides(self, behind: Token) -> None:
+        if behind.text in COMPARISONS:
+            self._fail(behind, "A comparison has two sides.", "Write one condition for each comparison.")
+
     def _expect(self, text: str, hint: str = "") -> Token:
         token = self._next()
+        self._two_sides(token)
         if token.text != text:
             found = quote(token.text) if token.kind != "end" else "the end"
             self._fail(token, f"{found} is not expected here; {quote(text)} was.", hint if token.kind == "end" else "")

@@ -23,7 +23,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from wavespec.diagnostics import Span, quote
 from wavespec.schema.language.dtypes import DTYPES
@@ -45,6 +45,7 @@ from wavespec.schema.language.expressions import (
     Num,
     Unary,
 )
+from wavespec.schema.language.synonyms import sign_hint
 from wavespec.schema.ops.elementwise import FUNCTIONS
 
 _OF_DIMS = ("index", "size")
@@ -133,6 +134,14 @@ class _FormulaParser(ExpressionParser):
                     message = f"{quote(call.function)} takes {what}."
                     raise MalformedExpression(self.span.part(*argument.at), message)
         return call
+
+    def _two_sides(self, behind: Token) -> None:
+        if behind.text in COMPARISONS:
+            hint = "Join one condition for each comparison: '(0 < x) & (x < 1)'."
+            self._fail(behind, "A comparison has two sides.", hint)
+
+    def _fail(self, token: Token, message: str, hint: str = "") -> NoReturn:
+        super()._fail(token, message, hint or sign_hint(self.text, token.offset))
 
     def _number_only(self, *operands: Expression) -> None:
         """Whatever a part is, an op says what it takes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from wavespec.diagnostics import quote
@@ -34,6 +35,7 @@ _CALLED_HERE = {
     **dict.fromkeys(("rint", "nearbyint", "round_even"), "round"),
     "truncate": "trunc",
     "is_nan": "isnan",
+    **{word: f"logical_{word}" for word in ("not", "and", "or", "xor")},
     **dict.fromkeys(("amax", "reduce_max"), "max"),
     **dict.fromkeys(("amin", "reduce_min"), "min"),
     **dict.fromkeys(("reduce_sum", "add_reduce"), "sum"),
@@ -69,6 +71,19 @@ _SAID_BY_SEVERAL = {
     "square": "'x * x'",
 }
 """What other languages have an op for, and what it is said with here."""
+_SIGNS = {
+    "and": "'&' joins conditions in parentheses: '(x > 0) & (y > 0)'.",
+    "or": "'|' joins conditions in parentheses: '(x > 0) | (y > 0)'.",
+    "not": "'~' turns a condition round: '~(x > 0)'.",
+    "if": "'where(condition, x, y)' chooses one of two.",
+    "^": "The power is 'x ** 2'; bits are joined by 'bitwise_xor(x, y)'.",
+    "<<": "Bits are moved by 'bitwise_left_shift(x, 2)'.",
+    ">>": "Bits are moved by 'bitwise_right_shift(x, 2)'.",
+    "[": "Elements at other places are a statement of their own: '- name: {take: x, at: {N: ...}}'.",
+    ".nan": "It is written 'nan'.",
+    ".inf": "It is written 'inf'.",
+}
+"""What Python and C have signs and words for, and what it is said with in expressions of values."""
 _ELEMENT_TYPES = {
     **dict.fromkeys(("double", "float64", "fp64"), "f64"),
     **dict.fromkeys(("float", "float32", "fp32", "single"), "f32"),
@@ -101,6 +116,16 @@ def function_hints(name: str, allowed: Collection[str]) -> tuple[str, ...]:
     if not here or here in allowed:
         return op_hints(name, allowed)
     return (f"It is said with {quote(here)}, a statement of its own.",)
+
+
+def sign_hint(text: str, offset: int) -> str:
+    """How expressions of values say what stands at a place of ``text``; nothing where none is known."""
+    first = offset - (text[max(offset - 1, 0) : offset + 1] in ("<<", ">>"))  # of two, the second one is wrong
+    digits = re.match(r"\.[0-9]+", text[first:])
+    if digits:
+        return f"A number begins with a digit: '0{digits[0]}'."
+    word = re.match(r"\.?[a-z]+|<<|>>|.|$", text[first:])
+    return _SIGNS.get(word[0], "") if word else ""
 
 
 def dtype_hints(name: str, allowed: Collection[str]) -> tuple[str, ...]:

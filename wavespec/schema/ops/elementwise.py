@@ -154,11 +154,10 @@ class Elementwise(ValueOp):
         typed = {field: value for field, value in known.items() if field not in self.flags}
         if not types:
             scope.report(NoValue(self.where("op"), self.word))
-        for field, value in known.items():
-            self._check_dtype(scope, field, value.dtype)
+        refused = [field for field in known if not self._check_dtype(scope, field, known)]
         if len(known) < len(types) or not known:
             return None
-        self._check_alike(scope, typed)
+        self._check_alike(scope, {field: value for field, value in typed.items() if field not in refused})
         numbers = {field: getattr(self, field) for field in self.headline if field not in types}
         dtype: DType = next(iter(typed.values())).dtype if typed else dtype_of_numbers(numbers.values())
         for field, number in numbers.items():
@@ -179,35 +178,46 @@ class Elementwise(ValueOp):
             message = f"{quote(self.word)} takes operands of one dtype; {found}."
             # The other way round numbers would be cut.
             narrow, dtype = (first, other.dtype) if is_wider(other.dtype, value.dtype) else (field, value.dtype)
-            written = self._written(narrow)
-            named = f"- name: {{cast: {written}, dtype: {dtype}}}"
-            converted = named if written == getattr(self, narrow) else f"{dtype}({written})"
+            converted = self._converted(narrow, dtype)
             hints = [f"Convert one of them first: '{converted}'."]
             about = [self._written(first), self._written(field)]
             scope.report(DtypeMismatch(self.where(field), message, hints=hints, about=about))
 
     def _written(self, field: str) -> str:
         """An operand by its name; a call in a formula, whose value has no name that anybody knows, by its text."""
-        span = self.span_of(field)
-        if span is not None and span.source is not None and span.line == span.end_line:
-            text = span.source.lines[span.line - 1][span.column - 1 : span.end_column - 1]
-            if re.fullmatch(r"[a-z]\w*\(.*\)", text):
-                return text
-        return str(getattr(self, field))
+        text = self._text(field)
+        return text if re.fullmatch(r"[a-z]\w*\(.*\)", text) else str(getattr(self, field))
 
-    def _check_dtype(self, scope: Scope, field: str, dtype: DType) -> None:
+    def _text(self, field: str) -> str:
+        """What the file has for a field, where that is in one line."""
+        span = self.span_of(field)
+        if span is None or span.source is None or span.line != span.end_line:
+            return ""
+        return span.source.lines[span.line - 1][span.column - 1 : span.end_column - 1]
+
+    def _converted(self, field: str, dtype: DType) -> str:
+        """How a spec has an operand in another element type: beside it in an expression, else by a statement."""
+        written = self._written(field)
+        is_statement = written == getattr(self, field) and self._text("op") in ("", self.word)
+        return f"- name: {{cast: {written}, dtype: {dtype}}}" if is_statement else f"{dtype}({written})"
+
+    def _check_dtype(self, scope: Scope, field: str, known: Mapping[str, ValueType]) -> bool:
+        """Whether the op takes the type of an operand."""
+        dtype = known[field].dtype
         if field in self.flags:
             if dtype != "bool":
                 message = f"The {field} of {quote(self.word)} is bool; {quote(getattr(self, field))} is {dtype}."
                 hints = [f"Compare it with something: '- name: {{ne: [{getattr(self, field)}, 0]}}'."]
                 scope.report(DtypeMismatch(self.where(field), message, hints=hints, about=[getattr(self, field)]))
-            return
+            return dtype == "bool"
         if what := _refusal(self.function.dtypes, dtype):
-            message = f"{quote(self.word)} {what}; {quote(getattr(self, field))} is {dtype}."
-            converted = f"- name: {{cast: {self._written(field)}, dtype: f32}}"
+            message = f"{quote(self.word)} {what}; {quote(self._written(field))} is {dtype}."
+            taken: list[DType] = [one.dtype for one in known.values() if not _refusal(self.function.dtypes, one.dtype)]
+            converted = self._converted(field, taken[0] if taken else "f32")
             is_whole = what == "takes floating point" and dtype != "bool"
             hints = [f"Convert it first: '{converted}'."] if is_whole else []
             scope.report(DtypeMismatch(self.where(field), message, hints=hints, about=[getattr(self, field)]))
+        return not what
 
 
 def shared_dims(operands: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from wavespec.schema.language.dtypes import is_float
 from wavespec.schema.language.expressions import Binary, Call, Expression, Num
 from wavespec.schema.language.expressions import Name as NameNode
 from wavespec.schema.language.index_parser import IndexExpression
+from wavespec.schema.ops.always_outside import AlwaysOutside, is_always_outside
 from wavespec.schema.ops.base import Op, Scope
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 
@@ -60,7 +61,7 @@ def check_mapping(
     """Whether every dim in the `shape` of what is called `name` has a place for each element of a tile with `dims`;
     what is wrong is reported."""
     errors = list(_errors(op, shape, name, at, dims, scope))
-    for error in errors:
+    for error in errors or _places_outside(op, at, dims, scope):
         scope.report(error)
     return not errors
 
@@ -109,6 +110,13 @@ def _errors(
     for dim in shape if at.keys() <= {*shape} else ():
         if dim not in at and dim not in dims and not scope.is_broken(dim):
             yield NotPlaced(op.where(), name, dim)
+
+
+def _places_outside(op: Op, at: Mapping[str, Expression], dims: Sequence[str], scope: Scope) -> Iterator[WavespecError]:
+    for dim, place in at.items():
+        if is_always_outside(place, dim, dims, scope):
+            indices = [name for name in dict.fromkeys(index_names(place)) if name in dims]
+            yield AlwaysOutside(op.where("at", dim), place, dim, indices)
 
 
 def _name_errors(name: str, place: Where, dims: Sequence[str], scope: Scope) -> Iterator[WavespecError]:
