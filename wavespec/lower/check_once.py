@@ -10,7 +10,7 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, const, less, minimum, total
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
-from wavespec.ir.thread_ops import FOR, LOAD
+from wavespec.ir.thread_ops import FOR, LOAD, MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.skip_zeros import one_where
 from wavespec.lower.thread_properties import is_of_lanes
@@ -40,19 +40,29 @@ class CheckOnce(Pass):
 
 
 def _twice(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    loads = [op for op in loop.body.ops if _may_begin_outside(op)]
-    if not loads or loop.operands or loop["lower"] != const(0) or any(op.is_(FOR) for op in loop.body.ops):
+    loads = [op for op in loop.body.ops if _is_asked(op, loop)]
+    if not loads or loop["lower"] != const(0) or any(op.is_(FOR) for op in loop.body.ops):
         return (loop,)
     known = {loop["induction"]}.union(*(size.symbols for size in kernel.all_sizes.values()))
+    if loop.operands:
+        known = set[str]()
     asked = [_hardest(*pair, loop, kernel) for op in loads for pair in _checks_of_rows(op, known)]
     checks = tuple(dict.fromkeys(pair for pair in asked if pair is not None))
     if None in asked or _own(loop) & {name for pair in checks for side in pair for name in side.symbols}:
         return (loop,)
     inside = one_where(checks)
     whole = copied(loop, fresh, dict[str, Value]())
-    ops = tuple(_checked_alike(op, known) if _may_begin_outside(op) else op for op in whole.body.ops)
+    ops = tuple(_checked_alike(op, known) if _is_asked(op, loop) else op for op in whole.body.ops)
     whole = replace(whole, region=replace(whole.body, ops=ops)).with_(upper=loop["upper"] * inside)
-    return whole, loop.with_(upper=loop["upper"] * (1 - inside))
+    return whole, replace(loop, operands=whole.results).with_(upper=loop["upper"] * (1 - inside))
+
+
+def _is_asked(op: Op, loop: Op) -> bool:
+    if not loop.operands:
+        return _may_begin_outside(op)
+    along = loop["induction"]
+    is_multiplied = any(one.is_(MMA) for one in loop.body.ops)
+    return is_multiplied and op.is_(LOAD) and any(along in side.symbols for pair in op["mask"] for side in pair)
 
 
 def _may_begin_outside(op: Op) -> bool:
@@ -85,7 +95,7 @@ def _ends(load: Op) -> tuple[Expr, ...]:
 def _checks_of_rows(load: Op, known: set[str]) -> Iterator[tuple[Expr, Expr]]:
     """What holds beside that where a row is there as far as an access reaches."""
     yield from (pair for pair in load["mask"] if not _is_alike(pair, known))
-    if (front := load["front"]) is not None:
+    if (front := load.get("front")) is not None:
         yield front, const(1)
     end = _end(load, known)
     needed = const(load.result.vector.elements) if end is None else end
@@ -115,11 +125,14 @@ def _extreme(expr: Expr, index: Expr, first: Expr, last: Expr) -> Expr | None:
             parts.append((term, by))
             continue
         value, size = term.args if term.kind in ("floordiv", "mod") else (term, const(1))
-        behind = value.beyond(index)
-        if behind is None or not less(const(0), size):
+        if not less(const(0), size):
             return None
         if term.kind == "mod":
             parts.append((size - 1 if by > 0 else const(0), by))
-        else:
+        elif (behind := value.beyond(index)) is not None:
             parts.append((((last if by > 0 else first) + behind) // size, by))
+        elif term.kind != "floordiv" or (most := _extreme(value if by > 0 else 0 - value, index, first, last)) is None:
+            return None
+        else:
+            parts.append(((most if by > 0 else 0 - most) // size, by))
     return total([(const(expr.constant_part()), 1), *parts])
