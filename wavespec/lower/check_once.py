@@ -10,8 +10,9 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, const, less, minimum, total
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
-from wavespec.ir.thread_ops import FOR, LOAD, MMA
+from wavespec.ir.thread_ops import FOR, LOAD
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.nest_lines import line_of
 from wavespec.lower.skip_zeros import one_where
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
@@ -25,7 +26,9 @@ class CheckOnce(Pass):
     After:  it stands there twice: where everything is there in every step, loads check nothing but the end that all of
             them have in common; else it is as it was.
     Cases:  1. a check that grows or shrinks with the index of the loop is asked where it is the hardest.
-            2. loops with a check of which that is not known, or which carry values, stay.
+            2. products that read lines in place are such loops as well: sums go from the one to the other, and where
+               everything is there nothing is checked.
+            3. loops with a check of which that is not known, and others that carry values, stay.
     """
 
     name: ClassVar[str] = "check-once"
@@ -40,6 +43,9 @@ class CheckOnce(Pass):
 
 
 def _twice(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    inputs = {memory.name for memory in kernel.memories if memory.role == "input" and memory.mapped}
+    if loop.operands and line_of(loop, kernel.symbol(loop["induction"]), inputs) is None:
+        return (loop,)
     loads = [op for op in loop.body.ops if _is_asked(op, loop)]
     if not loads or loop["lower"] != const(0) or any(op.is_(FOR) for op in loop.body.ops):
         return (loop,)
@@ -61,8 +67,7 @@ def _is_asked(op: Op, loop: Op) -> bool:
     if not loop.operands:
         return _may_begin_outside(op)
     along = loop["induction"]
-    is_multiplied = any(one.is_(MMA) for one in loop.body.ops)
-    return is_multiplied and op.is_(LOAD) and any(along in side.symbols for pair in op["mask"] for side in pair)
+    return op.is_(LOAD) and any(along in side.symbols for pair in op["mask"] for side in pair)
 
 
 def _may_begin_outside(op: Op) -> bool:
@@ -112,26 +117,30 @@ def _hardest(left: Expr, right: Expr, loop: Op, kernel: Kernel) -> tuple[Expr, E
     index = kernel.symbol(loop["induction"])
     step: Expr = loop["step"]
     last = loop["upper"] - (step if step.is_const and loop["upper"].divisor % step.value == 0 else 1)
-    most = _extreme(left - right, index, const(0), last)
+    most = _extreme(left - right, index, const(0), last, nested=bool(loop.operands))
     return None if most is None else (most, const(0))
 
 
-def _extreme(expr: Expr, index: Expr, first: Expr, last: Expr) -> Expr | None:
+def _extreme(expr: Expr, index: Expr, first: Expr, last: Expr, *, nested: bool) -> Expr | None:
     """The most that an expression is where ``index`` is from ``first`` to ``last``, or more; None where it may fall and
-    rise."""
+    rise, and of quotients of more than the index where these are not ``nested``: copies of such lines take as long, and
+    would stand twice."""
     parts = list[tuple[Expr, int]]()
     for by, term in expr.terms():
         if index.args[0] not in term.symbols:
             parts.append((term, by))
             continue
         value, size = term.args if term.kind in ("floordiv", "mod") else (term, const(1))
-        if not less(const(0), size):
+        behind = value.beyond(index)
+        if (behind is None and not nested) or not less(const(0), size):
             return None
         if term.kind == "mod":
             parts.append((size - 1 if by > 0 else const(0), by))
-        elif (behind := value.beyond(index)) is not None:
+        elif behind is not None:
             parts.append((((last if by > 0 else first) + behind) // size, by))
-        elif term.kind != "floordiv" or (most := _extreme(value if by > 0 else 0 - value, index, first, last)) is None:
+        elif term.kind != "floordiv":
+            return None
+        elif (most := _extreme(value if by > 0 else 0 - value, index, first, last, nested=True)) is None:
             return None
         else:
             parts.append(((most if by > 0 else 0 - most) // size, by))

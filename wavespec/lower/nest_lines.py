@@ -32,12 +32,12 @@ class NestLines(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh, added = fresh_names(kernel), list[Expr]()
-        inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
+        inputs = {memory.name for memory in kernel.memories if memory.role == "input" and memory.mapped}
 
         def change(loop: Op) -> tuple[Op, ...]:
             index = next((one for one in added if one.args[0] == loop["induction"]), None)
             index = index or kernel.symbol(loop["induction"])
-            size = _line(loop, index, inputs)
+            size = line_of(loop, index, inputs)
             if size is None:
                 return (loop,)
             nested, symbols = _nested(loop, size, index, fresh)
@@ -49,7 +49,7 @@ class NestLines(Pass):
         return replace(kernel.with_symbols(*added), body=body) if added else kernel
 
 
-def _line(loop: Op, index: Expr, inputs: set[str]) -> Expr | None:
+def line_of(loop: Op, index: Expr, inputs: set[str]) -> Expr | None:
     """The size by which the places of what a loop of products reads in place divide its index."""
     if loop["lower"] is not const(0) or loop["step"] is not const(1) or loop.get("goes_on") is not None:
         return None
