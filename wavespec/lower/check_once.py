@@ -138,10 +138,10 @@ def _extreme(expr: Expr, index: Expr, first: Expr, last: Expr, *, nested: bool) 
             parts.append((size - 1 if by > 0 else const(0), by))
         elif behind is not None:
             parts.append((((last if by > 0 else first) + behind) // size, by))
-        elif term.kind != "floordiv":
-            return None
-        elif (most := _extreme(value if by > 0 else 0 - value, index, first, last, nested=True)) is None:
-            return None
-        else:
+        elif term.kind == "floordiv" and (
+            (most := _extreme(value if by > 0 else 0 - value, index, first, last, nested=True)) is not None
+        ):
             parts.append(((most if by > 0 else 0 - most) // size, by))
+        else:
+            return None
     return total([(const(expr.constant_part()), 1), *parts])
