@@ -35,18 +35,22 @@ class NestLines(Pass):
         inputs = {memory.name for memory in kernel.memories if memory.role == "input" and memory.mapped}
 
         def change(loop: Op) -> tuple[Op, ...]:
-            index = next((one for one in added if one.args[0] == loop["induction"]), None)
-            index = index or kernel.symbol(loop["induction"])
-            size = line_of(loop, index, inputs)
-            if size is None:
-                return (loop,)
-            nested, symbols = _nested(loop, size, index, fresh)
-            added.extend(symbols)
-            (inner,) = nested.body.ops
-            return (replace(nested, region=replace(nested.body, ops=change(inner))),)
+            return (_by_lines(loop, kernel.symbol(loop["induction"]), inputs, fresh, added),)
 
         body = rewrite(kernel.body, change, FOR)
         return replace(kernel.with_symbols(*added), body=body) if added else kernel
+
+
+def _by_lines(loop: Op, index: Expr, inputs: set[str], fresh: Callable[[str], str], added: list[Expr]) -> Op:
+    """The loop by lines, and by what a line is divided into; ``added`` gets the symbols that it counts by then."""
+    size = line_of(loop, index, inputs)
+    if size is None:
+        return loop
+    nested, symbols = _nested(loop, size, index, fresh)
+    added.extend(symbols)
+    (inner,) = nested.body.ops
+    inner = _by_lines(inner, symbols[1], inputs, fresh, added)
+    return replace(nested, region=replace(nested.body, ops=(inner,)))
 
 
 def line_of(loop: Op, index: Expr, inputs: set[str]) -> Expr | None:
