@@ -63,3 +63,29 @@ def test_a_check_that_may_fall_and_rise_leaves_the_loop() -> None:
 
 def test_lanes_of_a_wave_check_for_themselves() -> None:
     assert not CheckOnce().applies_to(NVIDIA)
+
+
+PRODUCT = """
+    %zero = constant {value = 0.0} : f32x384
+    %sums = for %zero {induction = "copy_K", lower = [0], step = [1], unroll = 1, upper = [90]} : f32x384 (%acc : f32x384) do
+      %a = load {mask = MASK, memory = "x", offset = [W*(copy_K//LINE) + copy_K%LINE]} : f32x12
+      %b = load {memory = "x", offset = [copy_K*32]} : f32x32
+      %next = mma %a, %b, %acc {instruction = "fma_f32_12x32x1"} : f32x384
+      yield %next
+    end
+"""
+TAPS = Text(LINES.head.replace("bf16", "f32").replace("by 32", "by 1"))
+
+
+def test_products_of_rows_in_place_go_on_with_the_sums_of_those_without_checks() -> None:
+    mask = "(([-1], [row + copy_K//LINE - 1],), ([(copy_K%LINE)//E + row], [W],),)"
+    after = TAPS.after(CheckOnce(), CPU, PRODUCT.replace("MASK", mask))
+    whole, rest = (line for line in after.splitlines() if " = for " in line)
+    assert f"= for {whole.strip().split(' ')[0]} " in rest
+    assert "(LINE - 1)//E" in whole
+    assert after.count("mask") == 1
+
+
+def test_products_whose_checks_are_alike_in_all_steps_stay() -> None:
+    text = PRODUCT.replace("MASK", "(([-1], [row - 1],),)")
+    assert TAPS.after(CheckOnce(), CPU, text).count(" = for ") == 1

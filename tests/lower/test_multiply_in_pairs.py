@@ -3,6 +3,8 @@ is right."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.kernels import SPECS, Sizes, Subject, subjects
@@ -86,3 +88,26 @@ def test_windows_are_right(variant: str, number: int) -> None:
     sizes, machine, case = subject.complete(SMALL), MACHINES[variant], cases[number]
     inputs = subject.inputs(sizes)
     subject.check(inputs, run_case(subject, case, lowered_case(case, machine), machine, sizes, inputs), sizes)
+
+
+TILES = MACHINES["x86_64_amx"]
+"""Has an instruction for pairs, which takes longer than products of f32."""
+
+
+def test_products_are_made_one_by_one_where_pairs_take_longer() -> None:
+    kernel = lower(depthwise()[1][0].spec, TILES)
+    found = dots(kernel)
+    assert {op["instruction"] for op in found} == {"lanes_bf16_singly"}
+    assert len(found) == ROWS * COLUMNS * TAPS
+    assert not any(op.is_(ELEMENTWISE, TRANSPOSE) for op in kernel.walk())
+
+
+def test_a_pixel_is_widened_once_and_meets_its_taps_one_after_another() -> None:
+    found = dots(lower(depthwise()[1][0].spec, TILES))
+    pixels = [op.operands[0].name for op in found]
+    assert len({*pixels}) == (ROWS + 2) * (COLUMNS + 2)
+    assert sum(one != other for one, other in pairwise(pixels)) == len({*pixels}) - 1
+
+
+def test_sums_of_pairs_are_asked_for_by_that_instruction_all_the_same() -> None:
+    assert {op["instruction"] for op in dots(lower(depthwise()[1][0].spec, PAIRS))} == {"lanes_bf16"}

@@ -33,6 +33,8 @@ TORCH = {"conv2d_nhwc": torch.bfloat16, "conv2d_nhwc_f32": torch.float32}
         (1, 1, (2, 4, 5, 2), (3, 3)),
         (4, 0, (1, 8, 8, 3), (4, 4)),  # patches
         (1, 2, (1, 3, 2, 1), (2, 5)),  # windows wider than the image
+        (2, 3, (1, 3, 97, 3), (7, 7)),  # lines that tiles inside of read where they are
+        (9, 0, (1, 8, 440, 3), (8, 8)),
         (3, 5, (1, 5, 4, 3), (4, 12)),  # lines of more than one vector
     ],
 )

@@ -12,6 +12,7 @@ from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
 from wavespec.ir.thread_ops import FOR, LOAD
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.nest_lines import line_of
 from wavespec.lower.skip_zeros import one_where
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
@@ -25,7 +26,9 @@ class CheckOnce(Pass):
     After:  it stands there twice: where everything is there in every step, loads check nothing but the end that all of
             them have in common; else it is as it was.
     Cases:  1. a check that grows or shrinks with the index of the loop is asked where it is the hardest.
-            2. loops with a check of which that is not known, or which carry values, stay.
+            2. products that read lines in place are such loops as well: sums go from the one to the other, and where
+               everything is there nothing is checked.
+            3. loops with a check of which that is not known, and others that carry values, stay.
     """
 
     name: ClassVar[str] = "check-once"
@@ -40,19 +43,31 @@ class CheckOnce(Pass):
 
 
 def _twice(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    loads = [op for op in loop.body.ops if _may_begin_outside(op)]
-    if not loads or loop.operands or loop["lower"] != const(0) or any(op.is_(FOR) for op in loop.body.ops):
+    inputs = {memory.name for memory in kernel.memories if memory.role == "input" and memory.mapped}
+    if loop.operands and line_of(loop, kernel.symbol(loop["induction"]), inputs) is None:
+        return (loop,)
+    loads = [op for op in loop.body.ops if _is_asked(op, loop)]
+    if not loads or loop["lower"] != const(0) or any(op.is_(FOR) for op in loop.body.ops):
         return (loop,)
     known = {loop["induction"]}.union(*(size.symbols for size in kernel.all_sizes.values()))
+    if loop.operands:
+        known = set[str]()
     asked = [_hardest(*pair, loop, kernel) for op in loads for pair in _checks_of_rows(op, known)]
     checks = tuple(dict.fromkeys(pair for pair in asked if pair is not None))
     if None in asked or _own(loop) & {name for pair in checks for side in pair for name in side.symbols}:
         return (loop,)
     inside = one_where(checks)
     whole = copied(loop, fresh, dict[str, Value]())
-    ops = tuple(_checked_alike(op, known) if _may_begin_outside(op) else op for op in whole.body.ops)
+    ops = tuple(_checked_alike(op, known) if _is_asked(op, loop) else op for op in whole.body.ops)
     whole = replace(whole, region=replace(whole.body, ops=ops)).with_(upper=loop["upper"] * inside)
-    return whole, loop.with_(upper=loop["upper"] * (1 - inside))
+    return whole, replace(loop, operands=whole.results).with_(upper=loop["upper"] * (1 - inside))
+
+
+def _is_asked(op: Op, loop: Op) -> bool:
+    if not loop.operands:
+        return _may_begin_outside(op)
+    along = loop["induction"]
+    return op.is_(LOAD) and any(along in side.symbols for pair in op["mask"] for side in pair)
 
 
 def _may_begin_outside(op: Op) -> bool:
@@ -85,7 +100,7 @@ def _ends(load: Op) -> tuple[Expr, ...]:
 def _checks_of_rows(load: Op, known: set[str]) -> Iterator[tuple[Expr, Expr]]:
     """What holds beside that where a row is there as far as an access reaches."""
     yield from (pair for pair in load["mask"] if not _is_alike(pair, known))
-    if (front := load["front"]) is not None:
+    if (front := load.get("front")) is not None:
         yield front, const(1)
     end = _end(load, known)
     needed = const(load.result.vector.elements) if end is None else end
@@ -102,13 +117,14 @@ def _hardest(left: Expr, right: Expr, loop: Op, kernel: Kernel) -> tuple[Expr, E
     index = kernel.symbol(loop["induction"])
     step: Expr = loop["step"]
     last = loop["upper"] - (step if step.is_const and loop["upper"].divisor % step.value == 0 else 1)
-    most = _extreme(left - right, index, const(0), last)
+    most = _extreme(left - right, index, const(0), last, nested=bool(loop.operands))
     return None if most is None else (most, const(0))
 
 
-def _extreme(expr: Expr, index: Expr, first: Expr, last: Expr) -> Expr | None:
+def _extreme(expr: Expr, index: Expr, first: Expr, last: Expr, *, nested: bool) -> Expr | None:
     """The most that an expression is where ``index`` is from ``first`` to ``last``, or more; None where it may fall and
-    rise."""
+    rise, and of quotients of more than the index where these are not ``nested``: copies of such lines take as long, and
+    would stand twice."""
     parts = list[tuple[Expr, int]]()
     for by, term in expr.terms():
         if index.args[0] not in term.symbols:
@@ -116,10 +132,16 @@ def _extreme(expr: Expr, index: Expr, first: Expr, last: Expr) -> Expr | None:
             continue
         value, size = term.args if term.kind in ("floordiv", "mod") else (term, const(1))
         behind = value.beyond(index)
-        if behind is None or not less(const(0), size):
+        if (behind is None and not nested) or not less(const(0), size):
             return None
         if term.kind == "mod":
             parts.append((size - 1 if by > 0 else const(0), by))
-        else:
+        elif behind is not None:
             parts.append((((last if by > 0 else first) + behind) // size, by))
+        elif term.kind == "floordiv" and (
+            (most := _extreme(value if by > 0 else 0 - value, index, first, last, nested=True)) is not None
+        ):
+            parts.append(((most if by > 0 else 0 - most) // size, by))
+        else:
+            return None
     return total([(const(expr.constant_part()), 1), *parts])

@@ -56,10 +56,12 @@ class MultiplyInPairs(Pass):
 
 
 def pairing_instruction(kernel: Kernel, machine: Machine) -> MatrixInstruction | None:
-    """The instruction that the spec asks for, where it multiplies pairs of elements as tensors have them."""
+    """The instruction that the spec asks for, where it multiplies pairs of elements as tensors have them, or one that
+    takes less time for the same."""
     written, dtypes = kernel.distribution.instruction, {memory.dtype for memory in kernel.memories}
-    named = (row for row in machine.instructions if row.of_lanes and written in (row.family, row.name))
-    return next((row for row in named if row.k == 2 and row.a.dtype in dtypes), None)
+    named = [row for row in machine.instructions if row.of_lanes and written in (row.family, row.name)]
+    singly = (row for row in named if row.written_out and not dtypes.isdisjoint(row.inputs))
+    return next(singly, next((row for row in named if row.k == 2 and row.a.dtype in dtypes), None))
 
 
 def _needed(one: _Sum) -> Iterator[Value]:
@@ -91,11 +93,13 @@ def _sums(kernel: Kernel, row: MatrixInstruction) -> list[_Sum]:
     def factors(term: Value) -> tuple[Value, Value] | None:
         if function(term) != "mul" or uses[term.name] > 1:
             return None
-        casts = [makers.get(value.name) for value in makers[term.name].operands]
-        values = [op.operands[0] for op in casts if op is not None and op.is_(CAST)]
-        if len(values) < 2 or any(value.vector.dtype != row.a.dtype for value in values):
-            return None
-        return values[0], values[1]
+        left, right = map(narrow, makers[term.name].operands)
+        taken = row.inputs if row.k == 1 else (row.a.dtype,)
+        return None if {left.vector.dtype, right.vector.dtype}.difference(taken) else (left, right)
+
+    def narrow(value: Value) -> Value:
+        op = makers.get(value.name)
+        return op.operands[0] if op is not None and op.is_(CAST) else value
 
     adds = [op for op in kernel.body if op.is_(ELEMENTWISE) and op["function"] == "add"]
     parts = {value.name for op in adds for value in op.operands if uses[value.name] == 1}
@@ -120,7 +124,7 @@ class _Dots:
         self.joined = dict[tuple[str, ...], Value]()
 
     def of(self, sums: Sequence[_Sum]) -> list[Op]:
-        apart = _distance(sums)
+        apart = _distance(sums) if self.row.k > 1 else max(len(one.products) for one in sums)
         parts = [_taken(len(one.products), apart) for one in sums]
         ends = [one.others[0] if one.others else self._zero(one.root.result.vector, one.root) for one in sums]
         left = [len(part) for part in parts]
@@ -138,6 +142,8 @@ class _Dots:
 
     def _side_by_side(self, values: _Factors, op: Op) -> Value:
         key = tuple(value.name for value in values)
+        if self.row.k == 1:
+            return self._widened(values[0], op)
         if key not in self.joined:
             type_, count = values[0].vector, self.row.k
             whole = replace(type_, elements=count * type_.elements)
@@ -148,6 +154,14 @@ class _Dots:
                 "transpose", (packed,), turned, op, rows=count, columns=type_.elements, unit=1
             )
         return self.joined[key]
+
+    def _widened(self, value: Value, op: Op) -> Value:
+        if value.vector.dtype == self.row.a.dtype:
+            return value
+        if (value.name,) not in self.joined:
+            widened = Value(self.fresh(value.name), replace(value.vector, dtype=self.row.a.dtype))
+            self.joined[(value.name,)] = self._make("cast", (value,), widened, op)
+        return self.joined[(value.name,)]
 
     def _zero(self, type_: VectorType, op: Op) -> Value:
         key = ("", str(type_))

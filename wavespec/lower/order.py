@@ -46,6 +46,7 @@ from wavespec.lower.multiply_by_lanes import MultiplyByLanes
 from wavespec.lower.multiply_in_pairs import MultiplyInPairs
 from wavespec.lower.narrow_steps import NarrowSteps
 from wavespec.lower.nest_digits import NestDigits
+from wavespec.lower.nest_lines import NestLines
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.pad_reads import PadReads
 from wavespec.lower.peel_edges import PeelEdges
@@ -181,6 +182,7 @@ PASSES: tuple[Pass, ...] = (
     AnnounceResults(),
     StoreWholeLines(),
     CheckOnce(),
+    NestLines(),
     HoistInvariants(),
     KeepNarrow(),
     LoadAhead(),

@@ -85,6 +85,8 @@ class MatrixInstruction:
     """The same of an instruction that rounds one vector of f32 to half a one of bf16."""
     rounded_operands: str = ""
     """The same for operands of this row, which takes numbers below the smallest normal one for zero as well."""
+    written_out: bool = False
+    """Whether sums of products that a kernel has written out take it before one that multiplies pairs."""
     family: str = ""
     """The name as the table writes it, for all members of a row with ``each``, or what the row says: rows that multiply
     other types in the same way share one."""
