@@ -182,6 +182,7 @@ class ChooseInstructions(Pass):
         if fitting := [each for each in ways if not misfits(each)]:
             if are_shared and _loads_first(kernel, op):
                 fitting.sort(key=lambda each: each[1] == (m, n))
+            fitting.sort(key=lambda each: _lie_across(kernel, op, *each))
             if _joins_scores(kernel):
                 fitting.sort(key=lambda each: each[0].in_tile_registers and each[0].m > machine.vector_registers // 2)
             row, way = min(fitting, key=rows_read) if self._leaves_turned(kernel) else fitting[0]
@@ -260,6 +261,22 @@ def _misfits(tiles: Mapping[str, int], row: MatrixInstruction, dims: Sequence[st
     single = [dim for dim in dims[:2] if extents[dim] == 1]
     parts = sum(tiles.get(dim, extent) % extent != 0 for dim, extent in extents.items())
     return parts + sum(tiles.get(dim, 1) > 1 for dim in single)
+
+
+def _lie_across(kernel: Kernel, op: Op, row: MatrixInstruction, way: tuple[str, str]) -> int:
+    """How many of the operands that the instruction reads in place have its vectors along another dim than that of
+    which neighbours are neighbours in memory.  What is computed is laid down as it is needed."""
+    reads = {known.result.name: known for known in kernel.walk() if known.is_(READ)}
+    found = 0
+    for part, name, dim in zip((row.a, row.b), "mn", way, strict=True):
+        value = next(value for value in op.operands[:2] if dim in value.tile.dims)
+        if part.staging != "none" or value.name not in reads:
+            continue
+        read = reads[value.name]
+        (k,) = (other for other in value.tile.dims if other != dim)
+        runs = {k: part.layout.run_length("k"), dim: part.layout.run_length(name)}
+        found += any(run > 1 and not lies_along(read, kernel.memory(read["memory"]), along) for along, run in runs.items())
+    return found
 
 
 def _rows_read(tiles: Mapping[str, int], row: MatrixInstruction, way: tuple[str, str]) -> int:

@@ -227,7 +227,9 @@ class _Staging:
         product, fragment = self.operands.get(value.name, (None, None))
         if product is not None and fragment is not None and fragment.staging == "none":
             result = replace(value, type=replace(value.tile, dtype=fragment.dtype))
-            rows = tuple(dim for dim in source.dims if dim != product["k"])
+            (own,) = (name for name in fragment.layout.dims if name != "k")
+            vectors = {product["k"], *([product[own]] if fragment.layout.run_length(own) > 1 else [])}
+            rows = tuple(dim for dim in source.dims if dim not in vectors)
             return (replace(op.with_(clamped=rows, **_bias(fragment)), results=(result,)),)
         if product is not None and not source.staged and not op.get("at") and self._meets_unpacked(product):
             return (op.with_(clamped=tuple(dim for dim in source.dims if dim != product["k"])),)
