@@ -105,6 +105,7 @@ class ChooseInstructions(Pass):
             transposed product, chosen when a lane then owns longer runs of the output's contiguous dim (wider
             stores), but where `WalkRows` lays down rows, and where the spec says whose rows are ``left_in_place`` or
             ``right_in_place``: those are the instruction's own.
+            What reads operands in place has vectors of neighbours in memory, if anything that fits the tiles has.
             Where scores are joined, tile registers have no more rows than half of the vector registers.
             Instructions that read shared memory themselves are for kernels with waves that only copy, unless other
             waves share out what a product sums over; what is computed is their first operand, or both are.
@@ -270,12 +271,10 @@ def _lie_across(kernel: Kernel, op: Op, row: MatrixInstruction, way: tuple[str, 
     found = 0
     for part, name, dim in zip((row.a, row.b), "mn", way, strict=True):
         value = next(value for value in op.operands[:2] if dim in value.tile.dims)
-        if part.staging != "none" or value.name not in reads:
-            continue
-        read = reads[value.name]
-        (k,) = (other for other in value.tile.dims if other != dim)
-        runs = {k: part.layout.run_length("k"), dim: part.layout.run_length(name)}
-        found += any(run > 1 and not lies_along(read, kernel.memory(read["memory"]), along) for along, run in runs.items())
+        if part.staging == "none" and (read := reads.get(value.name)):
+            letters = {each: "k" for each in value.tile.dims} | {dim: name}
+            along = [each for each, letter in letters.items() if part.layout.run_length(letter) > 1]
+            found += not all(lies_along(read, kernel.memory(read["memory"]), each) for each in along)
     return found
 
 
