@@ -47,6 +47,22 @@ def test_one_row_or_column_meets_eight_of_the_others(dtype: str, tile: tuple[int
     assert re.search(rf'"inner_\w+_8x1x\d+{swapped}"', mma)
 
 
+@pytest.mark.parametrize(
+    ("orders", "tile", "name"),
+    [
+        (("M, K", "N, K", "M, N"), (1, 64, 32), "inner_bf16_8x1x32:swapped"),
+        (("M, K", "K, N", "M, N"), (1, 64, 32), "fma_f32_1x64x1"),
+        (("M, K", "K, N", "M, N"), (1, 256, 32), "fma_f32_1x128x1"),
+        (("K, M", "N, K", "M, N"), (64, 1, 32), "fma_f32_1x64x1:swapped"),
+    ],
+)
+def test_one_row_meets_vectors_of_what_lies_side_by_side(
+    orders: tuple[str, str, str], tile: tuple[int, int, int], name: str
+) -> None:
+    (mma,) = lines(Gemm("bf16", tile, (None, None), orders=orders).lowered(CPU, STAGE), "mma")
+    assert f'"{name}"' in mma
+
+
 def test_what_takes_one_column_is_not_for_tiles_of_several() -> None:
     """It would read the rows once for each column."""
     (mma,) = lines(Gemm("f32", (40, 96, 32), (None, None)).lowered(CPU, STAGE), "mma")

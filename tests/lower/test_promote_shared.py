@@ -126,3 +126,13 @@ gemm.wave.yaml:19:23: error[shared-memory-exceeded]: The staged tiles need 26214
     = hint: Use smaller tiles or fewer stages."""
     )
     assert replace(gemm, stages=3).lowered(NVIDIA, STAGE)
+
+
+@pytest.mark.parametrize("columns", [1, 63, 64, 100])
+def test_vectors_of_columns_end_with_the_row(columns: int) -> None:
+    """Rows that are read in place may be read again beyond the last one; vectors along them end where they do."""
+    gemm = Gemm("bf16", (1, 64, 32), (None, None), orders=("M, K", "K, N", "M, N"))
+    (read,) = (line for line in lines(gemm.lowered(CPU, STAGE), "read") if 'memory = "b"' in line)
+    assert "clamped = ()" in read
+    report, expected = run(gemm.spec, CPU, {"M": 3, "N": columns, "K": 45})
+    assert report.ok and (report.tensors["c"] == expected).all()

@@ -105,6 +105,7 @@ class ChooseInstructions(Pass):
             transposed product, chosen when a lane then owns longer runs of the output's contiguous dim (wider
             stores), but where `WalkRows` lays down rows, and where the spec says whose rows are ``left_in_place`` or
             ``right_in_place``: those are the instruction's own.
+            What reads operands in place has vectors of neighbours in memory, if anything that fits the tiles has.
             Where scores are joined, tile registers have no more rows than half of the vector registers.
             Instructions that read shared memory themselves are for kernels with waves that only copy, unless other
             waves share out what a product sums over; what is computed is their first operand, or both are.
@@ -182,6 +183,7 @@ class ChooseInstructions(Pass):
         if fitting := [each for each in ways if not misfits(each)]:
             if are_shared and _loads_first(kernel, op):
                 fitting.sort(key=lambda each: each[1] == (m, n))
+            fitting.sort(key=lambda each: _lie_across(kernel, op, *each))
             if _joins_scores(kernel):
                 fitting.sort(key=lambda each: each[0].in_tile_registers and each[0].m > machine.vector_registers // 2)
             row, way = min(fitting, key=rows_read) if self._leaves_turned(kernel) else fitting[0]
@@ -260,6 +262,20 @@ def _misfits(tiles: Mapping[str, int], row: MatrixInstruction, dims: Sequence[st
     single = [dim for dim in dims[:2] if extents[dim] == 1]
     parts = sum(tiles.get(dim, extent) % extent != 0 for dim, extent in extents.items())
     return parts + sum(tiles.get(dim, 1) > 1 for dim in single)
+
+
+def _lie_across(kernel: Kernel, op: Op, row: MatrixInstruction, way: tuple[str, str]) -> int:
+    """How many of the operands that the instruction reads in place have its vectors along another dim than that of
+    which neighbours are neighbours in memory.  What is computed is laid down as it is needed."""
+    reads = {known.result.name: known for known in kernel.walk() if known.is_(READ)}
+    found = 0
+    for part, name, dim in zip((row.a, row.b), "mn", way, strict=True):
+        value = next(value for value in op.operands[:2] if dim in value.tile.dims)
+        if part.staging == "none" and (read := reads.get(value.name)):
+            letters = {each: "k" for each in value.tile.dims} | {dim: name}
+            along = [each for each, letter in letters.items() if part.layout.run_length(letter) > 1]
+            found += not all(lies_along(read, kernel.memory(read["memory"]), each) for each in along)
+    return found
 
 
 def _rows_read(tiles: Mapping[str, int], row: MatrixInstruction, way: tuple[str, str]) -> int:

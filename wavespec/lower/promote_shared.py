@@ -227,7 +227,9 @@ class _Staging:
         product, fragment = self.operands.get(value.name, (None, None))
         if product is not None and fragment is not None and fragment.staging == "none":
             result = replace(value, type=replace(value.tile, dtype=fragment.dtype))
-            rows = tuple(dim for dim in source.dims if dim != product["k"])
+            lengths = ((product[name], fragment.layout.run_length(name)) for name in ("m", "n"))
+            vectors = {product["k"], *(dim for dim, length in lengths if length > 1)}
+            rows = tuple(dim for dim in source.dims if dim not in vectors)
             return (replace(op.with_(clamped=rows, **_bias(fragment)), results=(result,)),)
         if product is not None and not source.staged and not op.get("at") and self._meets_unpacked(product):
             return (op.with_(clamped=tuple(dim for dim in source.dims if dim != product["k"])),)
