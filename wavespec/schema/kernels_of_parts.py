@@ -93,15 +93,19 @@ class KernelsOfParts:
             update = {"dim": self.inside, "carry": starts, "body": body}
         loop = self.loop.model_copy(update=update)
         writes = [one for name in starts for one in self._written(name)]
-        read = {op.tensor for op in every(Read, body)}
+        around = self._around(body)
+        read = {op.tensor for op in every(Read, (*around, *body))}
         tensors = {name: tensor for name, tensor in self.spec.tensors.items() if name in read}
         tensors |= dict(map(self._made, starts))
-        graph = [*self._around(body), *registers, loop, *writes]
+        graph = [*around, *registers, loop, *writes]
         kernel = plain_kernel(self.spec, self.loop.name, tensors, graph, self._tiles_of_parts(), self._dims())
         return kernel.model_copy(update={"params": self.spec.params})
 
-    def joining(self, *before: KernelSpec) -> KernelSpec:
-        """The kernel with a loop over the parts in place of that over the dim."""
+    def joining(self, *before: KernelSpec, goes_on: bool = False) -> KernelSpec:
+        """The kernel with a loop over the parts in place of that over the dim.
+
+        ``goes_on``: other loops over the dim are behind it, which have parts as well, and the waves.
+        """
         along = self.found if self.largest else self.part
         body, read, carry = list[AnyOp](), dict[str, str](), dict(self.loop.carry)
         if len(before) > 1:  # what the walk alone needed is none of its business
@@ -110,21 +114,26 @@ class KernelsOfParts:
             read[name] = free_name(self.spec, f"{name}_of_one")
             body.append(Read(name=read[name], tensor=self._made(name)[0]))
             if name in self.reductions:
-                body.append(_changed(self.reductions[name], value=read[name], dim=along))
+                body.append(_changed(self.reductions[name], value=read[name], dim=along))  # other dims are joined
         for name, op in self.largest.items():
             body.append(_changed(op, value=read[name], dim=along, places=read[op.indices or ""]))
         loop = self.loop.model_copy(update={"dim": along, "carry": carry, "body": tuple(body)})
         dims = {one: dim for one, dim in self._dims().items() if one == along}
         size = dims[along].value or 1
-        found: list[AnyConstraint] = [one for one in self.spec.constraints if getattr(one, "dim", "") != self.dim]
+        kept = self.dim if goes_on else ""
+        found: list[AnyConstraint] = [
+            one for one in self.spec.constraints if getattr(one, "dim", "") in ("", kept) or one.dim != self.dim
+        ]
         tile = min(_CANDIDATES, 1 << (size - 1).bit_length()) if self.largest else size
         added: list[AnyConstraint] = [Tiling(dim=along, tile=_number(tile))]
-        if not self.largest and not any(isinstance(one, Wave) for one in found) and not size % _WAVES:
+        has_waves = goes_on or any(isinstance(one, Wave) for one in found)  # those of the loops behind
+        if not self.largest and not has_waves and not size % _WAVES:
             added.append(Wave(dim=along, tile=_number(size // _WAVES)))
-        schedule = {"stages": 1} if self.walks else {}  # all parts are one step
+        schedule: dict[str, Any] = {"stages": 1} if self.walks else {}  # all parts are one step
+        schedule |= {"parts": {self.dim: self.count}} if goes_on else {}
         return self._behind(before, self._with_loop([loop]), [*found, *added], dims, **schedule)
 
-    def walking(self, before: KernelSpec) -> KernelSpec:
+    def walking(self, *before: KernelSpec) -> KernelSpec:
         """The kernel that walks over one part in each workgroup, from what all parts before it have."""
         other = free_name(self.spec, f"{self.dim}_part_before")
         starts, ops = self._starts_of_parts(self.walked), list[AnyOp]()
@@ -138,9 +147,9 @@ class KernelsOfParts:
         loop = self.loop.model_copy(update={"dim": self.inside, "carry": carry, "body": body})
         dims = {**self._dims(), other: Dim(value=self.count)}
         if not self.are_joined:
-            return self._behind([before], self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
+            return self._behind(before, self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
         writes = (one for name in self.walked for one in self._written(name))
-        return self._between(before, (*self._around((*ops, *body)), *ops, loop, *writes), dims)
+        return self._between(before[0], (*self._around((*ops, *body)), *ops, loop, *writes), dims)
 
     def _starts_of_parts(self, names: Iterable[str]) -> dict[str, str]:
         """What carried names of a part start from, where what is before it does not matter."""
@@ -301,12 +310,18 @@ class KernelsOfParts:
         if not isinstance(op, Reduce | Scan | Topk):
             return [op]
         if not masked:
-            return [_changed(op, dim=self.inside)]
+            return [self._reduced(op, op.value)]
         name = op.name
         nothing, within = (free_name(self.spec, f"{name}_{what}") for what in ("nothing", "within"))
         here = f"i64(index({self.part})) * size({self.inside}) + i64(index({self.inside})) < size({self.dim})"
         where = Formula(name=within, text=f"where({here}, {op.value}, {nothing})")
-        return [self._nothing(nothing, name, ()), where, _changed(op, value=within, dim=self.inside)]
+        return [self._nothing(nothing, name, ()), where, self._reduced(op, within)]
+
+    def _reduced(self, op: Reduce | Scan | Topk, value: Any) -> AnyOp:
+        """What joins elements of a part, with other dims of theirs where it joins along these, too."""
+        others = op.along if isinstance(op, Reduce) else ()
+        dims = tuple(self.inside if dim == self.dim else dim for dim in others)
+        return _changed(op, value=value, dim=dims if len(dims) > 1 else self.inside)
 
     def _tiles_of_parts(self) -> list[AnyConstraint]:
         """Those of the kernel, with the elements of a part in place of the dim, and a workgroup for each part."""
