@@ -57,10 +57,24 @@ GROUPS = """
   - middle: "sums.total / f32(size(N) * size(D))"
   - again: {iterate: N, body: [{part: {read: x}}, {result: part - middle}, {write: result, to: y}]}
 """
+NESTED = """
+  - none: {register: [B], dtype: f32, value: 0}
+  - sums:
+      iterate: N
+      carry: {total: none}
+      body:
+        - inner:
+            iterate: S
+            carry: {total: total}
+            body: [{part: {read: x}}, {total: {sum: part, dim: [N, S], init: total}}]
+        - total: inner.total
+  - middle: "sums.total / f32(size(N) * size(S))"
+  - again: {iterate: N, body: [{inside: {iterate: S, body: [{part: {read: x}}, {result: part - middle}, {write: result, to: y}]}}]}
+"""
 
 
 def spec_of(target: str, graph: str, x: str, y: str, tiles: str) -> KernelSpec:
-    dims = "B: {}, N: {min: 1}" + (", D: {value: 3}" if "D" in x else "")
+    dims = "B: {}, N: {min: 1}" + (", D: {value: 3}" if "D" in x else ", S: {min: 1}" if "S" in x else "")
     return loads(
         f"""apiVersion: wavespec/v1
 kind: Kernel
@@ -122,5 +136,14 @@ def test_what_no_loop_is_behind_is_joined_in_the_last_kernel(target: str) -> Non
 def test_other_dims_are_joined_with_the_elements_of_a_part(target: str) -> None:
     x = torch.randint(-4, 5, (2, 130, 3), generator=torch.Generator().manual_seed(3)).float()
     spec = spec_of(target, GROUPS, "[B, N, D]", "[B, N, D]", "{workgroup: B, tile: 1, axis: 0}, {tiling: N, tile: 32}")
+    right = reference(spec, x.double())
+    np.testing.assert_allclose(found(target, spec, x, 2), right.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_loops_in_loops_have_parts_of_the_outer_dim(target: str) -> None:
+    x = torch.randint(-4, 5, (13, 2, 50), generator=torch.Generator().manual_seed(3)).float()
+    tiles = "{workgroup: B, tile: 1, axis: 0}, {tiling: N, tile: 2}, {tiling: S, tile: 32}, {wave: N, tile: 1}"
+    spec = spec_of(target, NESTED, "[N, B, S]", "[N, B, S]", tiles)
     right = reference(spec, x.double())
     np.testing.assert_allclose(found(target, spec, x, 2), right.numpy(), rtol=1e-5, atol=1e-6)

@@ -49,6 +49,28 @@ def found_by_walking(loop: Iterate) -> tuple[str, ...]:
     return tuple(name for name in loop.carry if used[name] & others[name])
 
 
+def inner_loop(loop: Iterate) -> Iterate | None:
+    """The loop that a loop does nothing but run, handing on what both carry."""
+    match loop.body:
+        case (Iterate() as inner, *handed) if all(isinstance(op, Formula) for op in handed) and not any(
+            every(Iterate, inner.body)
+        ):
+            results = {op.name: op.text for op in handed if isinstance(op, Formula)}
+            own = {name: f"{inner.name}.{one}" for one, name in inner.carry.items()}
+            return inner if results == own and own.keys() == loop.carry.keys() else None
+        case _:
+            return None
+
+
+def reductions_of(loop: Iterate) -> dict[str, Reduce]:
+    """What joins elements, by what the loop carries it as."""
+    inner = inner_loop(loop)
+    if inner is None:
+        return {op.name: op for op in loop.body if isinstance(op, Reduce)}
+    made = {op.name: op for op in inner.body if isinstance(op, Reduce)}
+    return {name: made[one] for one, name in inner.carry.items() if one in made}
+
+
 def free_axis(constraints: Sequence[AnyConstraint]) -> int:
     """The first axis of the grid behind those that are taken."""
     return max((one.axis + 1 for one in constraints if isinstance(one, Workgroup)), default=0)
@@ -66,7 +88,7 @@ class KernelsOfParts:
         self.types = plain_graph(spec)[1]
         self.part, self.inside = free_name(spec, f"{dim}_part"), free_name(spec, f"{dim}_in_part")
         self.tile = next(one.tile for one in spec.constraints if isinstance(one, Tiling) and one.dim == dim)
-        self.reductions = {op.name: op for op in loop.body if isinstance(op, Reduce)}
+        self.reductions = reductions_of(loop)
         self.largest = {op.name: op for op in loop.body if isinstance(op, Topk)}
         self.places = {op.indices: op for op in self.largest.values() if op.indices is not None}
         self.found = free_name(spec, f"{dim}_found")
@@ -114,16 +136,15 @@ class KernelsOfParts:
             read[name] = free_name(self.spec, f"{name}_of_one")
             body.append(Read(name=read[name], tensor=self._made(name)[0]))
             if name in self.reductions:
-                body.append(_changed(self.reductions[name], value=read[name], dim=along))  # other dims are joined
+                # Elements of other dims are joined.
+                body.append(_changed(self.reductions[name], name=name, init=name, value=read[name], dim=along))
         for name, op in self.largest.items():
             body.append(_changed(op, value=read[name], dim=along, places=read[op.indices or ""]))
         loop = self.loop.model_copy(update={"dim": along, "carry": carry, "body": tuple(body)})
         dims = {one: dim for one, dim in self._dims().items() if one == along}
         size = dims[along].value or 1
-        kept = self.dim if goes_on else ""
-        found: list[AnyConstraint] = [
-            one for one in self.spec.constraints if getattr(one, "dim", "") in ("", kept) or one.dim != self.dim
-        ]
+        left = set[str]() if goes_on else {self.dim, *(one.dim for one in every(Iterate, self.loop.body))}
+        found: list[AnyConstraint] = [one for one in self.spec.constraints if getattr(one, "dim", "") not in left]
         tile = min(_CANDIDATES, 1 << (size - 1).bit_length()) if self.largest else size
         added: list[AnyConstraint] = [Tiling(dim=along, tile=_number(tile))]
         has_waves = goes_on or any(isinstance(one, Wave) for one in found)  # those of the loops behind
@@ -219,6 +240,8 @@ class KernelsOfParts:
 
     def _in_steps(self, op: AnyOp) -> AnyOp:
         """What a step does with a tile of a part that has some steps of the loop."""
+        if isinstance(op, Iterate):
+            return _changed(op, body=tuple(map(self._in_steps, op.body)))
         shape = (op.dims or self.spec.tensors[op.tensor].shape) if isinstance(op, Read) else ()
         if self.dim not in shape:
             return op
@@ -303,6 +326,8 @@ class KernelsOfParts:
             shape = op.dims or self.spec.tensors[op.tensor].shape
             dims = (self.part, *(self.inside if dim == self.dim else dim for dim in shape))
             return [_changed(op, dims=dims, at=place) if self.dim in shape else op]
+        if isinstance(op, Iterate):
+            return [_changed(op, body=tuple(one for inner in op.body for one in self._in_part(inner, masked=masked)))]
         if isinstance(op, Write):
             return [_changed(op, at=place)]
         if isinstance(op, Register):

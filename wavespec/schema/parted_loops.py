@@ -8,11 +8,19 @@ have found is joined anew; the last one is reduced, or walked over, like one tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.kernels_of_parts import IDENTITIES, KernelsOfParts, found_by_walking, free_axis, needed_for
+from wavespec.schema.kernels_of_parts import (
+    IDENTITIES,
+    KernelsOfParts,
+    found_by_walking,
+    free_axis,
+    inner_loop,
+    needed_for,
+    reductions_of,
+)
 from wavespec.schema.language.base import Position
 from wavespec.schema.language.models import KernelSpec, Schedule
 from wavespec.schema.made_kernels import words_of
@@ -31,8 +39,11 @@ from wavespec.schema.ops import (
     Topk,
     Write,
     every,
+    walk,
 )
+from wavespec.schema.ops.base import Op
 from wavespec.schema.ops.elementwise import ELEMENTWISE
+from wavespec.schema.ops.structured import Structured
 from wavespec.schema.parts_of_scaled_sums import PartsOfScaledSums, has_scaled_sums
 
 _ALONG = (Read, Formula, Cast, Bitcast, Register, Size, Reduce, Topk, Scan, Write, *ELEMENTWISE)
@@ -129,13 +140,16 @@ def _obstacles(spec: KernelSpec, schedule: Schedule, dim: str) -> Iterator[tuple
 def _has_elements(spec: KernelSpec, dim: str, ops: Sequence[AnyOp]) -> bool:
     """Whether statements have values with the dim, or ask where its elements are; its size is a number like any."""
     types = plain_graph(spec)[1]
-    for op in ops:
-        known = types.get(getattr(op, "name", ""))
-        words = words_of(op)
-        sizes = len(re.findall(rf"\bsize\({dim}\)", op.text)) if isinstance(op, Formula) else isinstance(op, Size)
-        if words.count(dim) > sizes or (known is not None and dim in known.dims):
-            return True
-    return False
+    known = (types.get(getattr(op, "name", "")) for op in ops)
+    return any(one is not None and dim in one.dims for one in known) or any(
+        _names_elements(dim, op) for op in walk(ops)
+    )
+
+
+def _names_elements(dim: str, op: Op) -> bool:
+    if isinstance(op, Formula):
+        return re.search(rf"\bindex\({dim}\)", op.text) is not None
+    return not isinstance(op, Structured | Size) and dim in words_of(op)
 
 
 def _in_front(spec: KernelSpec, loop: Iterate, loops: Sequence[Iterate]) -> Iterator[tuple[str, str]]:
@@ -147,7 +161,8 @@ def _in_front(spec: KernelSpec, loop: Iterate, loops: Sequence[Iterate]) -> Iter
 
 
 def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:
-    for op in loop.body:
+    inner = inner_loop(loop)
+    for op in loop.body if inner is None else inner.body:
         if not isinstance(op, _ALONG):
             yield f"{quote(loop.name)} has {quote(op.word)}", _LEAVE_OUT
         elif isinstance(op, Read | Write) and (op.at or getattr(op, "combine", None)):
@@ -158,7 +173,10 @@ def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:
             yield f"{quote(op.name)} goes backwards", _LEAVE_OUT
     if any(one.dim == loop.dim for one in every(Index, plain_graph(spec)[0])):
         yield "its elements ask for their place", _LEAVE_OUT
-    made = {op.name: op for op in loop.body if isinstance(op, Reduce)}
+    made = reductions_of(loop)
+    if inner is not None:
+        yield from _in_nest(loop, inner, made)
+        return
     largest = [op for op in loop.body if isinstance(op, Topk)]
     yield from _of_largest(spec, loop, largest, needed_for(loop, loop.carry))
     walked, places = found_by_walking(loop), {name for op in largest for name in (op.name, op.indices)}
@@ -174,6 +192,21 @@ def _in_body(spec: KernelSpec, loop: Iterate) -> Iterator[tuple[str, str]]:
             yield f"parts of {quote(op.word)} cannot be joined by it", "Use 'sum', 'prod', 'max' or 'min'."
     if made.keys() - loop.carry.keys():
         yield f"{quote(loop.name)} reduces what it does not carry", _LEAVE_OUT
+
+
+def _in_nest(loop: Iterate, inner: Iterate, made: Mapping[str, Reduce]) -> Iterator[tuple[str, str]]:
+    """Why what a loop in a loop finds, in which the outer one does nothing else, is not joined part by part."""
+    if any(bound is not None for bound in (inner.start, inner.end, inner.step, inner.until)):
+        yield f"{quote(inner.name)} does not take all of its dim", _LEAVE_OUT
+    for name in loop.carry:
+        op = made.get(name)
+        words = [word for one in inner.body for word in words_of(one)]
+        if op is None or op.init != op.name or words.count(op.name) != 1 or loop.dim not in op.along:
+            yield f"{quote(name)} is not only what a reduction has so far", _LEAVE_OUT
+        elif len(op.values) != 1 or op.word not in IDENTITIES:
+            yield f"parts of {quote(op.word)} cannot be joined by it", "Use 'sum', 'prod', 'max' or 'min'."
+    if len(made) != len([op for op in inner.body if isinstance(op, Reduce | Scan | Topk)]):
+        yield f"{quote(inner.name)} joins what it does not carry", _LEAVE_OUT
 
 
 def _of_largest(
