@@ -238,17 +238,11 @@ def registers_joined(
         return whole
     if all(along):
         return [build.sum_of(value, hint) if join else build.reduce(function, value, hint) for value in whole]
-    return [_inner(context, value, [axis.extent for axis in inner], along, function, hint, join) for value in whole]
+    return [_inner(context, value, [axis.extent for axis in inner], along, function, hint) for value in whole]
 
 
 def _inner(
-    context: ThreadContext,
-    value: Value,
-    extents: Sequence[int],
-    along: Sequence[bool],
-    function: str,
-    hint: str,
-    join: _Join | None,
+    context: ThreadContext, value: Value, extents: Sequence[int], along: Sequence[bool], function: str, hint: str
 ) -> Value:
     """The same inside of a fragment, some of whose axes are along the dim; the last ones of them at once."""
     build, kept = context.build, dict[tuple[int, ...], list[Value]]()
@@ -257,10 +251,8 @@ def _inner(
     for number, place in enumerate(itertools.product(*map(range, extents[:last]))):
         key = tuple(index for index, gone in zip(place, along, strict=False) if not gone)
         kept.setdefault(key, []).append(build.slice(value, number * run, run, hint))
-    joined = (_in_runs(build, function, parts, hint, join) for parts in kept.values())
-    return build.pack(
-        [build.sum_of(part, hint) if join else build.reduce(function, part, hint) for part in joined], hint
-    )
+    joined = (_in_runs(build, function, parts, hint) for parts in kept.values())
+    return build.pack([build.reduce(function, part, hint) for part in joined], hint)
 
 
 def _waves(
