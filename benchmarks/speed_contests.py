@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,9 @@ class Contest:
     """In f64, where that is not `torch` of inputs in f64."""
     is_checked: bool = True
     """Not where torch means something else by the inputs, or calls change them; `every_kernel` checks all kernels."""
+    of: str = ""
+    """The kernel that is compiled with other `params`, where the contest is not named after its kernel."""
+    params: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def _first_largest(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,18 +96,28 @@ def _combined(part: Tensor, total: Tensor, top: Tensor) -> Tensor:
     return summed if part.dtype is torch.float64 else summed.bfloat16()
 
 
-def _conv(groups_of: Callable[[Tensor], int]) -> Callable[[Tensor, Tensor], Tensor]:
+def _conv(
+    groups_of: Callable[[Tensor], int], stride: int = 1, padding: int = 1, dilation: int = 1
+) -> Callable[[Tensor, Tensor], Tensor]:
     """Of NHWC, which is a permuted view of channels_last."""
 
     def convolve(x: Tensor, w: Tensor) -> Tensor:
         filters = w[:, None] if w.dim() == 3 else w.permute(0, 3, 1, 2)
-        y = functional.conv2d(x.permute(0, 3, 1, 2), filters, padding=1, groups=x.shape[-1] // groups_of(w))
+        groups = x.shape[-1] // groups_of(w)
+        y = functional.conv2d(x.permute(0, 3, 1, 2), filters, None, stride, padding, dilation, groups)
         return y.permute(0, 2, 3, 1)
 
     return convolve
 
 
 _dense, _grouped, _depthwise = _conv(lambda w: w.shape[3]), _conv(lambda w: w.shape[3]), _conv(lambda _: 1)
+
+
+def _moved(of: str, sizes: Sequence[Sizes], *windows: int) -> Contest:
+    """A convolution with another stride, padding and dilation."""
+    groups_of: Callable[[Tensor], int] = (lambda _: 1) if "depthwise" in of else (lambda w: w.shape[3])
+    params = dict(zip(("STRIDE", "PAD", "DILATION"), windows, strict=True))
+    return Contest(_conv(groups_of, *windows), tuple(sizes), of=of, params=params)
 
 
 def _swiglu(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -240,6 +253,7 @@ _HEADS = sized(
     (16, 12, 100, 100, 64, 64), (1, 32, 300, 5000, 128, 128), (8, 32, 1, 3000, 128, 128),
     (2, 10, 4096, 77, 64, 64), (32, 12, 197, 197, 64, 64), (4, 16, 1000, 1000, 80, 80),
 )  # fmt: skip
+_OF_256 = sized("B H M N D E", (2, 8, 300, 300, 256, 256), (8, 16, 1, 1500, 256, 256))
 _IMAGES = sized(
     "N H W C O R S",
     (2, 128, 128, 320, 320, 3, 3), (2, 64, 64, 640, 640, 3, 3), (2, 32, 32, 1280, 1280, 3, 3),
@@ -248,12 +262,34 @@ _IMAGES = sized(
 _INGROUPS = sized(
     "N H W C O R S D",
     (32, 56, 56, 128, 128, 3, 3, 4), (32, 28, 28, 256, 256, 3, 3, 8), (32, 14, 14, 1024, 1024, 3, 3, 32),
+    (32, 28, 28, 256, 256, 3, 3, 16), (32, 14, 14, 512, 512, 3, 3, 64), (32, 28, 28, 240, 240, 3, 3, 24),
+    (1, 56, 56, 120, 120, 3, 3, 40),
 )  # fmt: skip
+_HALVED = sized(
+    "N H W C O R S D",
+    (32, 56, 56, 256, 256, 3, 3, 8),
+    (32, 28, 28, 512, 512, 3, 3, 16),
+    (32, 56, 56, 240, 240, 3, 3, 24),
+)
 _LONE = sized(
     "N H W C R S",
     (32, 112, 112, 32, 3, 3), (32, 28, 28, 192, 3, 3), (32, 14, 14, 576, 3, 3), (1, 56, 56, 144, 3, 3),
 )  # fmt: skip
-_TURNED = sized("T H D", (1, 64, 128), (24, 64, 128), (2500, 64, 128), (3000, 16, 256))
+_OF_FIVE = sized("N H W C R S", (32, 56, 56, 144, 5, 5), (32, 14, 14, 672, 5, 5), (1, 28, 28, 240, 5, 5))
+_OF_SEVEN = sized("N H W C R S", (32, 56, 56, 96, 7, 7), (32, 14, 14, 384, 7, 7), (8, 7, 7, 768, 7, 7))
+_TURNED = sized(
+    "T H D",
+    *(
+        (1, 64, 128),
+        (24, 64, 128),
+        (2500, 64, 128),
+        (3000, 16, 256),
+        (1001, 7, 128),
+        (4097, 14, 64),
+        (777, 25, 80),
+        (3001, 5, 96),
+    ),
+)
 
 CONTESTS: dict[str, Contest] = {
     "add_broadcast": Contest(lambda x, b: x + b, _ROWS),
@@ -265,7 +301,7 @@ CONTESTS: dict[str, Contest] = {
     "attention_combine": Contest(
         _combined, sized("B H S M E", (8, 32, 8, 1, 128), (64, 8, 16, 4, 128), (1, 64, 64, 1, 128))
     ),
-    "attention_f32": Contest(functional.scaled_dot_product_attention, _HEADS[:5]),
+    "attention_f32": Contest(functional.scaled_dot_product_attention, (*_HEADS[:5], *_OF_256)),
     "attention_gqa": Contest(
         lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, enable_gqa=True),
         sized(
@@ -297,17 +333,28 @@ CONTESTS: dict[str, Contest] = {
     ),
     "bincount": Contest(
         lambda counts, x: counts.add_(torch.bincount(x[(x >= 0) & (x < len(counts))], minlength=len(counts))),
-        sized("N B", (100_000, 256), (10_000_000, 1000), (1_000_000, 151936)),
+        sized("N B", (100_000, 256), (10_000_000, 1000), (1_000_000, 151936), (10_000_000, 50_257), (1000, 64)),
         is_checked=False,  # of what is left out torch has no word, and sums go on from call to call
     ),
     "conv2d_depthwise": Contest(_depthwise, _LONE),
     "conv2d_depthwise_f32": Contest(_depthwise, _LONE),
+    "conv2d_depthwise_halved": _moved("conv2d_depthwise", _LONE, 2, 1, 1),
+    "conv2d_depthwise_dilated": _moved("conv2d_depthwise", _LONE, 1, 2, 2),
+    "conv2d_depthwise_5": _moved("conv2d_depthwise", _OF_FIVE, 1, 2, 1),
+    "conv2d_depthwise_5_halved": _moved("conv2d_depthwise", _OF_FIVE, 2, 2, 1),
+    "conv2d_depthwise_7": _moved("conv2d_depthwise", _OF_SEVEN, 1, 3, 1),
+    "conv2d_depthwise_7_halved": _moved("conv2d_depthwise", _OF_SEVEN, 2, 3, 1),
+    "conv2d_depthwise_f32_7": _moved("conv2d_depthwise_f32", _OF_SEVEN, 1, 3, 1),
     "conv2d_grouped": Contest(_grouped, _INGROUPS),
     "conv2d_grouped_f32": Contest(_grouped, _INGROUPS),
+    "conv2d_grouped_halved": _moved("conv2d_grouped", _HALVED, 2, 1, 1),
+    "conv2d_grouped_f32_halved": _moved("conv2d_grouped_f32", _HALVED, 2, 1, 1),
     "conv2d_nchw": Contest(lambda x, w: functional.conv2d(x, w, padding=1), _IMAGES),
     "conv2d_nchw_f32": Contest(lambda x, w: functional.conv2d(x, w, padding=1), _IMAGES[3:]),
     "conv2d_nhwc": Contest(_dense, _IMAGES),
     "conv2d_nhwc_f32": Contest(_dense, _IMAGES[3:]),
+    "conv2d_nhwc_dilated": _moved("conv2d_nhwc", _IMAGES[1:], 1, 2, 2),
+    "conv2d_nhwc_halved": _moved("conv2d_nhwc", _IMAGES, 2, 1, 1),
     "cross_entropy": Contest(_of_rows("cross_entropy"), _WORDS),
     "cross_entropy_bf16": Contest(_of_rows("cross_entropy"), _WORDS),
     "cross_entropy_mean": Contest(_mean_loss, sized("M", (1500,), (40_000,), (1_000_000,))),
@@ -342,22 +389,31 @@ CONTESTS: dict[str, Contest] = {
     "matmul_mxf8": Contest(_as_bf16, _PRODUCTS, exact=_mx_exact),
     "matmul_tf32": Contest(_tf32, _PRODUCTS),
     "qk_norm_rope": Contest(_of_rows("qk_norm_rope"), _TURNED),
-    "quantize_mxf4": Contest(_to_f4, sized("M K", (1, 5120), (300, 5120), (5000, 2880)), is_checked=False),
+    "quantize_mxf4": Contest(
+        _to_f4, sized("M K", (1, 5120), (300, 5120), (5000, 2880), (33, 2880), (20_000, 8192)), is_checked=False
+    ),
     "rms_norm": Contest(_of_rows("rms_norm"), _ROWS),
     "rms_norm_bf16": Contest(_of_rows("rms_norm"), _ROWS),
     "rope": Contest(_of_rows("rope"), _TURNED),
     "scatter_add": Contest(
         _added, sized("V T D", (1000, 300, 1024), (151936, 5000, 512), (500, 100_000, 64)), is_checked=False
     ),
-    "searchsorted": Contest(torch.searchsorted, sized("M N", (1000, 100), (1_000_000, 1000), (1_000_000, 5_000_000))),
-    "sequence_length": Contest(_first, sized("B N", (16, 3000), (256, 2000), (4, 100_000))),
+    "searchsorted": Contest(
+        torch.searchsorted,
+        sized("M N", (1000, 100), (1_000_000, 1000), (1_000_000, 5_000_000), (50, 10_000_000), (100_000, 64)),
+    ),
+    "sequence_length": Contest(
+        _first, sized("B N", (16, 3000), (256, 2000), (4, 100_000), (1, 1_000_000), (4000, 300))
+    ),
     "silu_and_mul": Contest(
         _of_rows("silu_and_mul"),
         sized("T N", (1, 51200), (24, 51200), (2048, 51200), (5000, 28672)),
     ),
     "softmax": Contest(_of_rows("softmax"), (*_ROWS[2:5], *_WORDS)),
     "softmax_bf16": Contest(_of_rows("softmax"), (*_ROWS[2:5], *_WORDS)),
-    "sparsemax": Contest(_sparse, sized("M N", (257, 1024), (32, 50_257), (5000, 1000))),
+    "sparsemax": Contest(
+        _sparse, sized("M N", (257, 1024), (32, 50_257), (5000, 1000), (1, 151936), (300, 32_064), (20_000, 77))
+    ),
     "sum_dim": Contest(
         _of_rows("sum_dim"),
         sized("A N B", (1, 5000, 5120), (577, 1024, 8), (8, 300, 1280), (1, 1_000_000, 3), (1, 12, 400_000)),

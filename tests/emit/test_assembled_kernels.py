@@ -45,7 +45,7 @@ SPILLS = {
     "attention_masked_window": {3: 176},
     "attention_paged": {7: 32},
     "attention_ragged_causal": {0: 44},
-    "conv2d_grouped_f32": {3: 176},
+    "conv2d_grouped_f32": {5: 176},
     "conv2d_nhwc": {25: 32},
     "cumsum": {9: 8},
     "dropout_bf16": {2: 16},

@@ -217,9 +217,9 @@ def test_every_kernel_is_a_plain_spec_like_any_other(name: str) -> None:
 
 REFUSED = {
     "no dim": ("{Q: 32}", (), "it is no dim"),
-    "no loop": ("{M: 32}", (), "that takes one loop over it"),
+    "no loop": ("{M: 32}", (), "that takes loops over it, in no other ones"),
     "a part of it": ("{N: 32}", (("iterate: N", "iterate: N\n      end: size(N) - 1"),), "'steps' does not take all of it"),
-    "around": ("{N: 32}", (("steps.total * weight", "steps.total * f32(size(N))"),), "what is around 'steps' has the dim"),
+    "a loop in front that writes": ("{N: 32}", (("role: output}", "role: output}\n  each: {shape: [M, N], dtype: f32, role: output}"), ("  - steps:", "  - early: {iterate: N, body: [{part: {read: x}}, {write: part, to: each}]}\n  - steps:")), "'early' does more than join elements, in front of 'steps'"),
     "a mean": ("{N: 32}", (("{sum: part", "{mean: part"),), "parts of 'mean' cannot be joined"),
     "a place": ("{N: 32}", (("{read: x}", "{read: x}\n        - n: f32(index(N))\n        - more: part + n"), ("sum: part", "sum: more")), "its elements ask for their place"),
     "more than a reduction": ("{N: 32}", (("{read: x}", "{read: x}\n        - more: part * total"), ("sum: part", "sum: more")), "'total' is not only what a reduction has so far"),

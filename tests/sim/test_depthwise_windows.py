@@ -31,21 +31,27 @@ def test_windows_without_a_plan_are_exact(target: str) -> None:
     check(planned_anew(_with_windows(SPEC, (1, 2, 2))), target, (1, 2, 2))
 
 
+@pytest.mark.parametrize(("taps", "columns"), [(5, 6), (5, 19), (7, 5), (7, 19)])
+def test_rows_of_taps_are_exact(taps: int, columns: int) -> None:
+    windows = (1, taps // 2, 1)
+    check(_with_windows(SPEC, windows), "sm_90", windows, taps, columns)
+
+
 def _with_windows(spec: KernelSpec, windows: tuple[int, int, int]) -> KernelSpec:
     params = {**spec.params, **dict(zip(("STRIDE", "PAD", "DILATION"), map(Num, windows), strict=True))}
     return spec.model_copy(update={"params": params})
 
 
-def check(spec: KernelSpec, target: str, windows: tuple[int, int, int]) -> None:
+def check(spec: KernelSpec, target: str, windows: tuple[int, int, int], taps: int = 3, columns: int = 9) -> None:
     stride, padding, dilation = windows
     (machine,) = machines(target)
     random = torch.Generator().manual_seed(0)
-    x = torch.randint(-3, 4, (1, 7, 9, 12), generator=random).bfloat16()
-    w = torch.randint(-3, 4, (12, 3, 3), generator=random).bfloat16()
+    x = torch.randint(-3, 4, (1, 7, columns, 12), generator=random).bfloat16()
+    w = torch.randint(-3, 4, (12, taps, taps), generator=random).bfloat16()
     exact = functional.conv2d(
         x.double().permute(0, 3, 1, 2), w.double()[:, None], None, stride, padding, dilation, groups=12
     ).permute(0, 2, 3, 1)
-    sizes = dict(zip(("N", "H", "W", "C", "R", "S"), (*x.shape, 3, 3), strict=True))
+    sizes = dict(zip(("N", "H", "W", "C", "R", "S"), (*x.shape, taps, taps), strict=True))
     sizes |= {"OH": exact.shape[1], "OW": exact.shape[2]}
     kernel = lower(case_for_sizes(cases_for_target(spec, target), sizes).spec, machine)
     report = simulate(kernel, machine, {"x": tensor_to_elements(x, "bf16"), "w": tensor_to_elements(w, "bf16")}, sizes)

@@ -49,6 +49,28 @@ def found_by_walking(loop: Iterate) -> tuple[str, ...]:
     return tuple(name for name in loop.carry if used[name] & others[name])
 
 
+def inner_loop(loop: Iterate) -> Iterate | None:
+    """The loop that a loop does nothing but run, handing on what both carry."""
+    match loop.body:
+        case (Iterate() as inner, *handed) if all(isinstance(op, Formula) for op in handed) and not any(
+            every(Iterate, inner.body)
+        ):
+            results = {op.name: op.text for op in handed if isinstance(op, Formula)}
+            own = {name: f"{inner.name}.{one}" for one, name in inner.carry.items()}
+            return inner if results == own and own.keys() == loop.carry.keys() else None
+        case _:
+            return None
+
+
+def reductions_of(loop: Iterate) -> dict[str, Reduce]:
+    """What joins elements, by what the loop carries it as."""
+    inner = inner_loop(loop)
+    if inner is None:
+        return {op.name: op for op in loop.body if isinstance(op, Reduce)}
+    made = {op.name: op for op in inner.body if isinstance(op, Reduce)}
+    return {name: made[one] for one, name in inner.carry.items() if one in made}
+
+
 def free_axis(constraints: Sequence[AnyConstraint]) -> int:
     """The first axis of the grid behind those that are taken."""
     return max((one.axis + 1 for one in constraints if isinstance(one, Workgroup)), default=0)
@@ -66,7 +88,7 @@ class KernelsOfParts:
         self.types = plain_graph(spec)[1]
         self.part, self.inside = free_name(spec, f"{dim}_part"), free_name(spec, f"{dim}_in_part")
         self.tile = next(one.tile for one in spec.constraints if isinstance(one, Tiling) and one.dim == dim)
-        self.reductions = {op.name: op for op in loop.body if isinstance(op, Reduce)}
+        self.reductions = reductions_of(loop)
         self.largest = {op.name: op for op in loop.body if isinstance(op, Topk)}
         self.places = {op.indices: op for op in self.largest.values() if op.indices is not None}
         self.found = free_name(spec, f"{dim}_found")
@@ -93,15 +115,19 @@ class KernelsOfParts:
             update = {"dim": self.inside, "carry": starts, "body": body}
         loop = self.loop.model_copy(update=update)
         writes = [one for name in starts for one in self._written(name)]
-        read = {op.tensor for op in every(Read, body)}
+        around = self._around(body)
+        read = {op.tensor for op in every(Read, (*around, *body))}
         tensors = {name: tensor for name, tensor in self.spec.tensors.items() if name in read}
         tensors |= dict(map(self._made, starts))
-        graph = [*self._around(body), *registers, loop, *writes]
+        graph = [*around, *registers, loop, *writes]
         kernel = plain_kernel(self.spec, self.loop.name, tensors, graph, self._tiles_of_parts(), self._dims())
         return kernel.model_copy(update={"params": self.spec.params})
 
-    def joining(self, *before: KernelSpec) -> KernelSpec:
-        """The kernel with a loop over the parts in place of that over the dim."""
+    def joining(self, *before: KernelSpec, goes_on: bool = False) -> KernelSpec:
+        """The kernel with a loop over the parts in place of that over the dim.
+
+        ``goes_on``: other loops over the dim are behind it, which have parts as well, and the waves.
+        """
         along = self.found if self.largest else self.part
         body, read, carry = list[AnyOp](), dict[str, str](), dict(self.loop.carry)
         if len(before) > 1:  # what the walk alone needed is none of its business
@@ -110,21 +136,25 @@ class KernelsOfParts:
             read[name] = free_name(self.spec, f"{name}_of_one")
             body.append(Read(name=read[name], tensor=self._made(name)[0]))
             if name in self.reductions:
-                body.append(_changed(self.reductions[name], value=read[name], dim=along))
+                # Elements of other dims are joined.
+                body.append(_changed(self.reductions[name], name=name, init=name, value=read[name], dim=along))
         for name, op in self.largest.items():
             body.append(_changed(op, value=read[name], dim=along, places=read[op.indices or ""]))
         loop = self.loop.model_copy(update={"dim": along, "carry": carry, "body": tuple(body)})
         dims = {one: dim for one, dim in self._dims().items() if one == along}
         size = dims[along].value or 1
-        found: list[AnyConstraint] = [one for one in self.spec.constraints if getattr(one, "dim", "") != self.dim]
+        left = set[str]() if goes_on else {self.dim, *(one.dim for one in every(Iterate, self.loop.body))}
+        found: list[AnyConstraint] = [one for one in self.spec.constraints if getattr(one, "dim", "") not in left]
         tile = min(_CANDIDATES, 1 << (size - 1).bit_length()) if self.largest else size
         added: list[AnyConstraint] = [Tiling(dim=along, tile=_number(tile))]
-        if not self.largest and not any(isinstance(one, Wave) for one in found) and not size % _WAVES:
+        has_waves = goes_on or any(isinstance(one, Wave) for one in found)  # those of the loops behind
+        if not self.largest and not has_waves and not size % _WAVES:
             added.append(Wave(dim=along, tile=_number(size // _WAVES)))
-        schedule = {"stages": 1} if self.walks else {}  # all parts are one step
+        schedule: dict[str, Any] = {"stages": 1} if self.walks else {}  # all parts are one step
+        schedule |= {"parts": {self.dim: self.count}} if goes_on else {}
         return self._behind(before, self._with_loop([loop]), [*found, *added], dims, **schedule)
 
-    def walking(self, before: KernelSpec) -> KernelSpec:
+    def walking(self, *before: KernelSpec) -> KernelSpec:
         """The kernel that walks over one part in each workgroup, from what all parts before it have."""
         other = free_name(self.spec, f"{self.dim}_part_before")
         starts, ops = self._starts_of_parts(self.walked), list[AnyOp]()
@@ -138,9 +168,9 @@ class KernelsOfParts:
         loop = self.loop.model_copy(update={"dim": self.inside, "carry": carry, "body": body})
         dims = {**self._dims(), other: Dim(value=self.count)}
         if not self.are_joined:
-            return self._behind([before], self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
+            return self._behind(before, self._with_loop([*ops, loop]), self._tiles_of_parts(), dims)
         writes = (one for name in self.walked for one in self._written(name))
-        return self._between(before, (*self._around((*ops, *body)), *ops, loop, *writes), dims)
+        return self._between(before[0], (*self._around((*ops, *body)), *ops, loop, *writes), dims)
 
     def _starts_of_parts(self, names: Iterable[str]) -> dict[str, str]:
         """What carried names of a part start from, where what is before it does not matter."""
@@ -210,6 +240,8 @@ class KernelsOfParts:
 
     def _in_steps(self, op: AnyOp) -> AnyOp:
         """What a step does with a tile of a part that has some steps of the loop."""
+        if isinstance(op, Iterate):
+            return _changed(op, body=tuple(map(self._in_steps, op.body)))
         shape = (op.dims or self.spec.tensors[op.tensor].shape) if isinstance(op, Read) else ()
         if self.dim not in shape:
             return op
@@ -294,6 +326,8 @@ class KernelsOfParts:
             shape = op.dims or self.spec.tensors[op.tensor].shape
             dims = (self.part, *(self.inside if dim == self.dim else dim for dim in shape))
             return [_changed(op, dims=dims, at=place) if self.dim in shape else op]
+        if isinstance(op, Iterate):
+            return [_changed(op, body=tuple(one for inner in op.body for one in self._in_part(inner, masked=masked)))]
         if isinstance(op, Write):
             return [_changed(op, at=place)]
         if isinstance(op, Register):
@@ -301,12 +335,18 @@ class KernelsOfParts:
         if not isinstance(op, Reduce | Scan | Topk):
             return [op]
         if not masked:
-            return [_changed(op, dim=self.inside)]
+            return [self._reduced(op, op.value)]
         name = op.name
         nothing, within = (free_name(self.spec, f"{name}_{what}") for what in ("nothing", "within"))
         here = f"i64(index({self.part})) * size({self.inside}) + i64(index({self.inside})) < size({self.dim})"
         where = Formula(name=within, text=f"where({here}, {op.value}, {nothing})")
-        return [self._nothing(nothing, name, ()), where, _changed(op, value=within, dim=self.inside)]
+        return [self._nothing(nothing, name, ()), where, self._reduced(op, within)]
+
+    def _reduced(self, op: Reduce | Scan | Topk, value: Any) -> AnyOp:
+        """What joins elements of a part, with other dims of theirs where it joins along these, too."""
+        others = op.along if isinstance(op, Reduce) else ()
+        dims = tuple(self.inside if dim == self.dim else dim for dim in others)
+        return _changed(op, value=value, dim=dims if len(dims) > 1 else self.inside)
 
     def _tiles_of_parts(self) -> list[AnyConstraint]:
         """Those of the kernel, with the elements of a part in place of the dim, and a workgroup for each part."""

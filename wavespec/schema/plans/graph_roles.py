@@ -156,7 +156,8 @@ class GraphRoles:
             largest=max((self.fixed.get(op.k, 0) for op in every(Topk, self.ops)), default=0),
             loops=sum(1 for _ in every(Iterate, self.ops)),
             counted=counted_dims(self.spec, self.ops),
-            parted=bool(steps) and len(results) < _MOST_AXES and may_have_parts(with_tiled_loops(self.spec), steps),
+            parted=self._may_have_parts(results, steps),
+            walk_parted=any(self._may_have_parts(results, dim) for dim in self.loops if dim != steps),
             single=self._is_single() and all(map(self._joins_alone, every(Iterate, self.ops))),
             uniform=self._uniform(),
             ordered=self._is_ordered(),
@@ -166,6 +167,9 @@ class GraphRoles:
         others = tuple(dim for dim in roles.alone if dim not in sides)
         pairs = replace(roles, kind="pairs", rows=sides[0], columns=sides[1], alone=others)
         return replace(roles, pairs=pairs) if kind == "rows" and self._are_pairs(sides, steps) else roles
+
+    def _may_have_parts(self, results: Sequence[str], dim: str) -> bool:
+        return bool(dim) and len(results) < _MOST_AXES and may_have_parts(with_tiled_loops(self.spec), dim)
 
     def _are_pairs(self, sides: tuple[str, str], steps: str) -> bool:
         """Whether loops join elements of both sides that are made of such of one of them."""

@@ -65,6 +65,8 @@ class Roles:
     """The same with tiles of two sides, where what is read is of one of them and meets all of the other."""
     parted: bool = False
     """Whether a kernel before may join the elements of parts of the dim of the loop."""
+    walk_parted: bool = False
+    """Whether one may join those of parts of the dim of the loop around it."""
     products: int = 0
     """Sums of products beside each other."""
     narrow: int = 0
