@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -234,3 +235,22 @@ def test_sums_of_the_asynchronous_unit_are_scaled(scale: str, tile: int) -> None
         kernel = check(spec, NVIDIA, blocks, {"M": 5, "N": 72, "K": size})
         products = [op for op in kernel.walk() if op.name == "mma_async"]
         assert {op["instruction"] for op in products} == {"wgmma_m64n64k32_f8e4m3fn"}
+
+
+@pytest.mark.parametrize(
+    ("workgroups", "processors", "joined"),
+    [
+        ("last_round: 8", 6, "shared_sum"),  # two tiles of three parts, of which the last have fewer steps
+        ("last_round: 8, persistent: true", 3, "shared_sum"),  # two parts in two rounds of thirds
+        ("split: 2", 132, "cluster_sum"),
+    ],
+)
+def test_workgroups_share_out_steps_whose_sums_are_scaled(workgroups: str, processors: int, joined: str) -> None:
+    machine, schedule = (
+        replace(NVIDIA, processors=processors),
+        PRODUCER.replace("}}", f"}}, workgroups: {{{workgroups}}}}}"),
+    )
+    spec = spec_of("f8e4m3fn", "f8e4m3fn", "f32", (128, 128), (64, 64, 128), schedule)
+    check(spec, machine, (128, 128), {"M": 5, "N": 72, "K": 528})
+    shared = lower(spec, machine, after="share-last-round")
+    assert joined in {op.name for op in shared.body}

@@ -109,6 +109,27 @@ def test_shared_tiles_are_right(processors: int, size: tuple[int, int, int], ord
     np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
 
 
+@pytest.mark.parametrize("order", ["forward", "reverse", 0])
+@pytest.mark.parametrize(
+    ("clusters", "size"),
+    [
+        (3, (200, 72, 328)),  # two pairs: two thirds
+        (2, (330, 136, 200)),  # six, of which two have no second tile
+        (8, (70, 8, 64)),  # one by eight, of which seven have no steps
+    ],
+)
+def test_clusters_share_out_pairs_of_tiles(clusters: int, size: tuple[int, int, int], order: Order) -> None:
+    """Both have the same part, so that what they copy for each other is of the same steps."""
+    machine = replace(NVIDIA, processors=2 * clusters, clusters={2: clusters})
+    gemm = hopper_gemm(
+        schedule=f"waves: {{producers: 1}}, workgroups: {{last_round: {MOST}, persistent: true, cluster: 2}}"
+    )
+    sizes = dict(zip("MNK", size, strict=True))
+    report, expected = run(gemm.spec, machine, sizes, kernel=gemm.lowered(machine), order=order)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
+
+
 def test_processors_with_room_for_several_have_a_counter_for_each_tile_of_a_round() -> None:
     """Workgroups that stay are as many as there is room for: two tiles are a short round for two processors."""
     machine, gemm = machine_of(2), shared_gemm(stays=True, resident=2, tile=(64, 64, 64), wave=(64, 64))

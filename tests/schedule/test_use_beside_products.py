@@ -18,7 +18,7 @@ from wavespec.schema.reading.spec_to_yaml import dump_yaml
 SUBJECTS = {one.name: one for one in subjects("sm_90")}
 BLOCKS = SUBJECTS["matmul_f8_blocks"]
 SMALL, LAST = "few rows", "the largest tiles"
-NUMBERS = {SMALL: 0, LAST: -2}
+NUMBERS = {SMALL: 0, LAST: 8}
 
 
 def spec_of(case: str) -> KernelSpec:
@@ -139,11 +139,17 @@ def test_what_is_out_of_order_is_found(bug: Bug) -> None:
         BLOCKS.check(inputs, simulated(BLOCKS, kernel, NVIDIA, sizes, inputs), sizes)
 
 
-@pytest.mark.parametrize("case", range(7))
+# Without 1 and 2, of which the simulator has no size in a minute: clusters are those of `test_share_last_round`.
+@pytest.mark.parametrize(
+    ("case", "rows", "columns"),
+    [
+        *((0, 5, 72), (3, 70, 72), (4, 70, 72), (5, 70, 72), (6, 70, 136), (7, 70, 72)),
+        *((8, 70, 136), (9, 70, 136), (10, 200, 136), (11, 200, 136), (12, 70, 136)),
+    ],
+)
 @pytest.mark.parametrize("deep", [128, 656])
-def test_every_case_is_right_without_a_race(case: int, deep: int) -> None:
+def test_every_case_is_right_without_a_race(case: int, rows: int, columns: int, deep: int) -> None:
     """Rounds, what is left of one, and a part of a step."""
-    rows, columns = ((5, 72), (70, 72), (70, 136), (70, 72), (200, 136), (70, 136), (70, 136))[case]
     sizes = BLOCKS.complete({"M": rows, "N": columns, "K": deep})
     kernel, inputs = lower(BLOCKS.cases("sm_90")[case].spec, NVIDIA), BLOCKS.inputs(sizes)
     BLOCKS.check(inputs, simulated(BLOCKS, kernel, NVIDIA, sizes, inputs), sizes)

@@ -16,7 +16,7 @@ from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
 _STAGED = (5, *[1] * 7, *[5] * 4, *[9] * 6, 30, 30, *[20] * 3, 30, 30, *[40] * 3, *[50] * 4, *[70] * 14, 9)
-_WEIGHTS = {**dict(enumerate(_STAGED)), 52: 70, 53: 70, 54: 70}
+_WEIGHTS = {**dict(enumerate(_STAGED)), 51: 40, 52: 50, 55: 70, 56: 70, 57: 70}
 ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS}
 """Of each case without kernels before the fewest rows, or a few more, that it is for."""
 DECODING = [subject for subject in subjects("sm_90") if subject.name in ROWS]

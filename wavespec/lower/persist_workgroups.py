@@ -94,7 +94,7 @@ class PersistWorkgroups(Pass):
         shared_out = plan.split > 1  # the first axis is that of a cluster, and there is one row of them
         by_machine = machine.raster_group if len(places) == 2 and not (plan.has_orders or shared_out) else 0
         group = math.ceil((plan.group or by_machine) / kernel.cluster)
-        own = first // kernel.cluster
+        own = symbol("cluster", 0, most - 1) if _shares_by_clusters(kernel) else first // kernel.cluster
         kernel = sends_in_turn(kernel, turn) if plan.split > 1 else kernel
         last = LastRound(ALL if ended else count, most, plan.last_round) if plan.last_round > 1 else None
         if last is not None:
@@ -113,10 +113,11 @@ class PersistWorkgroups(Pass):
             for split in plan.workgroup
             if (name := f"wg{split.axis}") in values
         }
-        kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank, *walk.symbols), values)
+        kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank, own, *walk.symbols), values)
         before = [let("tiles", tiles)]
         before += [let("workers", minimum(count, staying))] if most > 1 and last is None else []
         before += [let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
+        before += [let("cluster", first // kernel.cluster)] if _shares_by_clusters(kernel) else []
         loops = walk.loops((*lets, *(ended.rest if ended else kernel.body)))
         if can_load_ahead(kernel) and len(loops) == 1:
             start, loop, symbols = same_in_all_rounds(loops[0], fresh_names(kernel))
@@ -124,6 +125,11 @@ class PersistWorkgroups(Pass):
         staying = staying if last else minimum(tiles, staying)
         grid, memories = (staying * kernel.cluster,), (*kernel.memories, *walk.memories)
         return replace(kernel, grid=grid, joined=(), memories=memories, body=(*before, *loops))
+
+
+def _shares_by_clusters(kernel: Kernel) -> bool:
+    """Whether the steps of a tile depend on which cluster has it: they are the same for all of one, by its number."""
+    return kernel.cluster > 1 and kernel.distribution.last_round > 1
 
 
 def _check_settings(plan: Distribution, machine: Machine) -> None:

@@ -16,7 +16,7 @@ from wavespec.ir.tile_ops import ITERATE, MMA, TILES_END
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.last_round import PART, PARTS, SHARED_TILE, LastRound
 from wavespec.lower.shared_sums import waves_of_sum
-from wavespec.lower.split_k import is_sum, values_of_zero
+from wavespec.lower.split_k import is_sum, is_total, values_of_zero
 from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
 from wavespec.lower.tile_walk import product
 from wavespec.schedule.feeding import feeding
@@ -37,7 +37,7 @@ class ShareLastRound(Pass):
     After:  it takes those of its part of so many ``parts``, counted from 0: `WalkGrid` says which, or
             `PersistWorkgroups` where they stay.  Behind the loop ``shared_sum`` adds up what they have, in memory of
             the launch, in the one that is there last; what follows is in a branch that this one alone takes, but for
-            what says where tiles end.
+            what says where tiles end.  All of a cluster have the same part, each of a tile of its own.
     A plan of the compiler that asks for what is not possible is left as it is without.
     Errors: ``last-round-not-possible`` at the schedule's workgroups.
     """
@@ -62,21 +62,24 @@ class ShareLastRound(Pass):
         waves = max(waves_of_sum(kernel, op, machine) for op in loop.walk() if op.is_(MMA))
         elements = math.prod(sums.tile.extents) * waves
         inside, ends = _apart_from_ends(kernel.body[at + 1 :])
-        workers = machine.processors * (plan.resident if plan.persistent else 1)  # tiles of a round
-        last = LastRound(product(kernel.grid), workers, plan.last_round)
+        # Tiles of a round: of each workgroup of a cluster there is one.
+        together = machine.clusters[plan.cluster] if plan.cluster > 1 else machine.processors
+        workers = together * (plan.resident if plan.persistent else 1)
+        last = LastRound(product((ceildiv(kernel.grid[0], plan.cluster), *kernel.grid[1:])), workers, plan.last_round)
+        rank = symbol("rank", 0, plan.cluster - 1) if plan.cluster > 1 else const(0)
         handed = Memory(
             f"{sums.name}.handed",
             sums.tile.dtype,
             ("piece", "element"),
-            (const(last.most_pieces) if ends else last.pieces, const(elements)),
+            ((const(last.most_pieces) if ends else last.pieces) * plan.cluster, const(elements)),
             "handed",
             span=loop.span,
         )
-        arrived = Memory(f"{sums.name}.arrived", DTYPES["i32"], ("tile",), (const(workers),), "counter")
+        arrived = Memory(f"{sums.name}.arrived", DTYPES["i32"], ("tile",), (const(workers * plan.cluster),), "counter")
         joined = {
             "memory": handed.name,
             "counter": arrived.name,
-            "tile": SHARED_TILE,
+            "tile": SHARED_TILE * plan.cluster + rank,
             "part": PART,
             "parts": PARTS,
             "symbol": is_last.args[0],
@@ -96,7 +99,7 @@ class ShareLastRound(Pass):
             Op("iterate", (), (), attribute_pairs(branch), Region((), inside, ()), loop.span),
             *ends,
         )
-        kernel = kernel.with_symbols(PART, PARTS, SHARED_TILE, is_last, taken)
+        kernel = kernel.with_symbols(PART, PARTS, SHARED_TILE, is_last, taken, rank)
         return replace(kernel, body=body, memories=(*kernel.memories, handed, arrived))
 
 
@@ -124,14 +127,15 @@ def _loop_to_share(kernel: Kernel, machine: Machine) -> Op:
 
     if not (machine.counters and machine.processors and kernel.producers):
         raise refuse("that takes waves that only copy, and a machine that counts workgroups")
-    if plan.cluster > 1 or plan.split > 1 or plan.workers or plan.roles.order == "ping_pong":
+    if plan.split > 1 or plan.workers or plan.roles.order == "ping_pong":
         raise refuse("that takes workgroups of one processor each, which compute a tile at a time")
     loops = [op for op in kernel.body if op.is_(ITERATE)]
     if len(loops) != 1 or any(loops[0].get(key) is not None for key in ("once", "stride", "goes_on", "lower")):
         raise refuse("that takes one loop, over all tiles of its dim")
     (loop,) = loops
     zeros = values_of_zero(kernel.body)
-    if len(loop.results) != 1 or not is_sum(loop.body, loop.body.arguments[0], loop.body.yields[0]):
+    carried = (loop.body, loop.body.arguments[0], loop.body.yields[0]) if len(loop.results) == 1 else None
+    if carried is None or not (is_sum(*carried) or is_total(*carried)):
         raise refuse("the loop has to make one sum of products")
     if loop.operands[0].name not in zeros:
         raise refuse("its sum starts from other numbers than 0")

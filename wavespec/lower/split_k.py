@@ -220,7 +220,7 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> tuple[Op, CarriedValues]
         elif number in carried.sums:
             if loop.operands[number].name not in zero:
                 raise refuse(f"'{argument.name}' starts from other numbers than 0", "Add them behind the loop.")
-        elif not (is_sum(loop.body, argument, result) or _is_total(loop.body, argument, result)):
+        elif not (is_sum(loop.body, argument, result) or is_total(loop.body, argument, result)):
             raise refuse(f"'{argument.name}' is no sum of matrix products over the loop", "Leave out 'split'.")
         elif carried.extremes and carried.depends[result.name] != frozenset({number}):
             raise refuse(f"'{argument.name}' is relative to what else the loop carries", "Leave out 'split'.")
@@ -240,12 +240,16 @@ def is_sum(body: Region, argument: Value, result: Value) -> bool:
     return chain[-1] == argument and len(chain) > 1 and names.isdisjoint(others)
 
 
-def _is_total(body: Region, argument: Value, result: Value) -> bool:
-    """Whether each step adds what it has summed up by itself, as products of parts do."""
+def is_total(body: Region, argument: Value, result: Value) -> bool:
+    """Whether each step adds what it has summed up by itself, as products of parts do, or scaled ones."""
     ops = [op for op in body.ops if argument in op.operands]
-    added = len(ops) == 1 and ops[0].is_(ELEMENTWISE) and ops[0]["function"] == "add" and ops[0].result == result
+    added = len(ops) == 1 and ops[0].is_(ELEMENTWISE) and ops[0].result == result and _adds(ops[0], argument)
     used = [value for op in body.ops for value in op.operands]
     return added and used.count(argument) == 1 and result not in used
+
+
+def _adds(op: Op, value: Value) -> bool:
+    return op["function"] == "add" or (op["function"] == "fma" and op.operands[2] == value)
 
 
 def share_of_steps(loop: Op, rank: Expr, split: int) -> tuple[Expr, Expr]:

@@ -36,6 +36,7 @@ TURN = "turn"
 NEXT_TURN = "turn.next"
 """Signal that gives a turn."""
 WAVES_IN_TURN = 2
+_OF_A_WORKGROUP = frozenset({"workgroup", "rank"})  # others of its cluster have other numbers
 READS = ("memory", "a_memory", "b_memory")
 """Attributes by which an operation names shared memory that it reads."""
 _LEAST_LATE = 3
@@ -260,7 +261,8 @@ def _ring(kernel: Kernel, loops: Sequence[Op], around: tuple[Op, ...], name: str
     stages, loop = max(kernel.memory(name).buffers for name in filled), loops[0]
     done, lets, is_carried = const(0), tuple[Op, ...](), False
     if around and not all(_is_counted(one, around) for one in loops):
-        in_step = TURN not in dict(kernel.waves) and kernel.distribution.cluster == 1
+        alike = kernel.distribution.cluster == 1 or all(_is_alike(one, around) for one in loops)
+        in_step = TURN not in dict(kernel.waves) and alike
         if not in_step:
             raise StepsNotCounted(loop.span, loop.node)
         done, is_carried = symbol(f"done_{name}", 0, 2 * stages - 1), True
@@ -313,6 +315,19 @@ def _is_counted(loop: Op, around: tuple[Op, ...]) -> bool:
         if not inner.get("counts_on") and not changing.isdisjoint(trips(inner).symbols):
             return False
     return True
+
+
+def _is_alike(loop: Op, around: tuple[Op, ...]) -> bool:
+    """Whether workgroups of a cluster take the same steps: nothing that says how many tells them apart."""
+    inside = [op for outer in around for op in outer.body.ops]
+    values = {op["symbol"]: op["value"] for op in inside if op.is_(LET)}
+    apart = {op["symbol"] for op in inside if op.is_(NAMES_A_SYMBOL) and not op.is_(LET)} | _OF_A_WORKGROUP
+    names, todo = set[str](), [trips(loop)]
+    while todo:
+        fresh = todo.pop().symbols - names
+        names |= fresh
+        todo += [values[name] for name in fresh if name in values]
+    return apart.isdisjoint(names)
 
 
 def filled_by(kernel: Kernel, loop: Op) -> frozenset[str]:
