@@ -115,6 +115,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "read-in-place",
             "write-behind",
             "share-out-powers",
+            "raise-late",
             "keep-narrow",
             "keep-in-shared",
             "load-ahead",

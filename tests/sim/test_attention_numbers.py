@@ -78,6 +78,19 @@ def check(subject: Subject, kernel: Kernel, sizes: dict[str, int], **numbers: fl
     check_error(f"{subject.name} {numbers}", found, exact, own)
 
 
+@pytest.mark.parametrize(("number", "head", "window"), [(2, 72, 256), (2, 72, 300), (4, 136, 192), (4, 136, 331)])
+def test_edges_of_windows_that_are_longer_than_a_tile_are_in_different_steps(
+    number: int, head: int, window: int
+) -> None:
+    """Which have a case with heads of up to 128 and of up to 256 elements."""
+    check(
+        MASKED["window"],
+        on_few(MASKED["window"], number),
+        {"B": 1, "H": 1, "M": 300, "N": 620, "D": head, "E": 24},
+        window=window,
+    )
+
+
 @pytest.mark.parametrize("window", [1, 100, 129, 300, pytest.param(MOST, marks=pytest.mark.rare)])
 def test_windows_of_a_call_on_waves_with_roles(window: int) -> None:
     """Shorter than a step, one step and a row, and longer than all keys: steps of edges, whole steps, none. Long ones have a case of their own."""

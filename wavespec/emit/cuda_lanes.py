@@ -279,6 +279,12 @@ class CudaLanes(LaneOperations):
         everyone = self.text.constant(-1, "i32")
         return self.text.op(f"nvvm.redux.sync and {name}, {everyone} : i32 -> i32", depth)
 
+    def of_any(self, name: str) -> str:
+        everyone, none = (self.text.constant(value, "i32") for value in (-1, 0))
+        own = self.text.op(f"arith.cmpi ne, {name}, {none} : i32")
+        found = self.text.op(f"nvvm.vote.sync any {everyone}, {own} -> i1")
+        return self.text.op(f"arith.extui {found} : i1 to i32")
+
     def words(self, value: Value, word: str) -> list[str]:
         """32-bit registers of an operand, as the instruction takes them."""
         dtype = value.vector.dtype

@@ -51,6 +51,10 @@ class LaneOperations(Emitter, ABC):
         """An integer of so many bits that is the same in all lanes, in the form that the machine computes with best."""
         return name
 
+    def of_any(self, name: str) -> str:
+        """An ``i32`` that is 1 where a lane of those that run together has another than 0."""
+        raise NotImplementedError
+
     def emit_constant(self, op: Op) -> None:
         dtype, elements = op.result.vector.dtype, op.result.vector.elements
         sizes = self.native_sizes(dtype, elements)
@@ -182,6 +186,7 @@ class LaneOperations(Emitter, ABC):
         if dtype.bits < bits:
             verb = "extui" if dtype.kind == "uint" else "extsi"
             name = self.text.op(f"arith.{verb} {name} : {mlir_type(dtype)} to i{bits}")
+        name = self.of_any(name) if op.get("of_any") else name
         self.indices.define(op["symbol"], self.uniform(name, bits) if op.get("uniform") else name, bits)
 
     def emit_let(self, op: Op) -> None:

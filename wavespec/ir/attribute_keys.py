@@ -76,6 +76,7 @@ Flag = Literal[
     "idle",
     "landed",
     "mapped",
+    "of_any",
     "of_wave",
     "once",
     "ordered",

@@ -477,10 +477,10 @@ BIND: Final = _declare(
     "bind",
     "T x 1 ->",
     "the same, with the integer that a lane holds for the value; `uniform`: that all lanes of the workgroup hold, or, "
-    "with `of_wave`, those of a wave",
+    "with `of_wave`, those of a wave; `of_any`: 1 where one of the lanes that run together holds another one than 0",
     Trait.NAMES_A_SYMBOL,
     operands=1,
-    attributes={"symbol": Kind.SYMBOL, "uniform": _FALSE, "of_wave": _FALSE},
+    attributes={"symbol": Kind.SYMBOL, "uniform": _FALSE, "of_wave": _FALSE, "of_any": _FALSE},
 )
 IF: Final = _declare(
     "if",

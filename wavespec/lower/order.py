@@ -56,6 +56,7 @@ from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.powers_by_products import PowersByProducts
 from wavespec.lower.promote_shared import PromoteShared
+from wavespec.lower.raise_late import RaiseLate
 from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.lower.read_once import ReadOnce
 from wavespec.lower.reduce_together import ReduceTogether
@@ -184,6 +185,7 @@ PASSES: tuple[Pass, ...] = (
     CheckOnce(),
     NestLines(),
     HoistInvariants(),
+    RaiseLate(),
     KeepNarrow(),
     LoadAhead(),
     KeepInShared(),

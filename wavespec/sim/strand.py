@@ -127,6 +127,8 @@ class Strand:
     def _bind(self, op: Op) -> None:
         value = self._operands(op)[0][:, 0].astype(np.int64)
         taking_part = value[self.memory.enabled]
+        if op.get("of_any"):
+            value, taking_part = np.full_like(value, taking_part.any()), np.asarray([taking_part.any()], value.dtype)
         self._check_symbol(op, op["symbol"], taking_part)
         if op.get("uniform") and (taking_part != taking_part[0]).any():
             self.findings.add("non-uniform-loop", op, lambda: f"'{op['symbol']}' is not the same in all lanes.")
