@@ -202,7 +202,7 @@ def test_calls_whose_windows_the_machine_does_not_reach_are_of_the_kernel_whose_
     """Instructions have eight bits for the place of an element in its window, and for where windows end: they would
     take another element in silence, and the driver makes no tensor map."""
     every = cases((1, 1, 3))
-    chosen = [every[WITH_WINDOWS[0]], every[-1]]
+    chosen = [every[WITH_WINDOWS[1]], every[-1]]
     artifact = join_cases(chosen, [[emit_variant(case.spec, HOPPER)] for case in chosen])
 
     def member(images: tuple[int, int, int, int], filters: tuple[int, int, int]) -> int:
@@ -214,7 +214,7 @@ def test_calls_whose_windows_the_machine_does_not_reach_are_of_the_kernel_whose_
 
 
 def test_a_kernel_without_another_refuses_windows_that_the_machine_does_not_reach() -> None:
-    case = cases((1, 128, 1))[WITH_WINDOWS[0]]
+    case = cases((1, 128, 1))[WITH_WINDOWS[1]]
     artifact = emit_variant(case.spec, HOPPER)
     x, w = (torch.zeros(shape, dtype=torch.bfloat16, device="meta") for shape in ((1, 9, 9, 64), (8, 257, 3, 64)))
     with pytest.raises(ArgumentError, match="assumes windows of 'x' that have elements at most 255 behind their start"):
