@@ -45,7 +45,7 @@ SPILLS = {
     "attention_paged": {7: 32},
     "attention_ragged_causal": {0: 44},
     "conv2d_grouped_f32": {5: 176},
-    "conv2d_nhwc": {25: 32},
+    "conv2d_nhwc": {35: 32},
     "cumsum": {9: 8},
     "dropout_bf16": {2: 16},
     "dropout_f16": {2: 16},

@@ -11,6 +11,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import emit
 from wavespec.schema import KernelSpec, load, loads
 from wavespec.schema.cases import TargetCase, cases_for_target
+from wavespec.schema.language.expressions import Num
 from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import machines
@@ -101,12 +102,55 @@ def test_dims_in_another_order_are_those_of_the_tensor() -> None:
 
 
 def test_an_input_is_turned_with_neighbours_as_one_dim() -> None:
-    case = next(one for one in cases_for_target(load(SPECS / "conv2d_nchw.wave.yaml"), "sm_90") if len(one.before) == 2)
-    x, w, kernel = case.kernels
+    cases = cases_for_target(load(SPECS / "conv2d_nchw.wave.yaml"), "sm_90")
+    x, w, kernel = next(one for one in cases if len(one.before) == 2 and one.spec.params["FILL"] == Num(1)).kernels
     assert "- turned: {read: x, dims: [N, H_W, C], at: {H: H_W // size(W), W: H_W % size(W)}}" in dump_yaml(x)
     assert "H_W: {equals: H * W}" in dump_yaml(x)
-    assert x.tensors["x_made"].shape == ("N", "H", "W", "C") and w.tensors["w_made"].shape == ("O", "R", "S", "C")
+    assert x.tensors["x_made"].shape == ("N", "H_W", "C") and w.tensors["w_made"].shape == ("O", "R_S", "C")
+    assert "- {write: turned, to: x_made}" in dump_yaml(x)  # so that lanes may have neighbours along C
+    assert kernel.tensors["x_made"].shape == ("N", "H", "W", "C")
     assert list(kernel.tensors) == ["x_made", "w_made", "y"]
+
+
+FILLED = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: filled
+dims: {M: {}, N: {}, K: {}, F: {equals: "ceildiv(K, 8) * 8"}}
+tensors:
+  a: {shape: [M, K], dtype: bf16}
+  b: {shape: [N, K], dtype: bf16}
+  c: {shape: [M, N], dtype: f32, role: output}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - rows: {read: a}
+        - columns: {read: b, dims: [N, K]}
+        - acc: {mma: [rows, columns, acc]}
+  - {write: steps.acc, to: c}
+targets:
+  sm_90:
+    cases:
+      - {when: [M >= 64], schedule: {materialize: {a: [M, F], b: [F, N]}}}
+"""
+
+
+def test_a_dim_is_filled_up_with_zeros_that_nothing_reads() -> None:
+    a, b, kernel = cases_for_target(loads(FILLED), "sm_90")[0].kernels
+    assert "- turned: {read: a, dims: [M_F], at: {M: M_F // size(F), K: M_F % size(F)}}" in dump_yaml(a)
+    assert "- turned: {read: b, dims: [F, N], at: {K: F}}" in dump_yaml(b)
+    assert "- rows: {read: a_made, dims: [M, K], at: {F: K}}" in dump_yaml(kernel)
+    assert "- columns: {read: b_made, dims: [N, K], at: {F: K}}" in dump_yaml(kernel)
+    assert kernel.tensors["a_made"].shape == ("M", "F") and kernel.tensors["b_made"].shape == ("F", "N")
+
+
+@pytest.mark.parametrize("size", ["K // 8 * 8", "ceildiv(K, 8) * 4", "ceildiv(K, 8)", "ceildiv(M, 8) * 8"])
+def test_what_does_not_fill_up_a_dim_is_no_dim_of_the_tensor(size: str) -> None:
+    with pytest.raises(WavespecError, match="'a' cannot be materialized: it has the dims 'M' and 'K'"):
+        loads(FILLED.replace("ceildiv(K, 8) * 8", size))
 
 
 def test_an_operand_with_a_scale_is_made_times_that() -> None:

@@ -32,14 +32,21 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
     "matmul_mxf4": _MX_F4,
     "matmul_mxf8": _MX_F8,
     "conv2d_nchw": (
-        {**_ODD, **_POINTS, "C": 40, "O": 72},
+        {**_ODD, **_POINTS, "W": 8, "C": 40, "O": 72},
+        {**_ODD, **_POINTS, "C": 43, "O": 72},
         *[{**_ODD, "C": 64, "O": 72}] * 9,  # each tile that the least is taken of, of rows of even length,
-        *[{**_ODD, "C": 88, "O": 72}] * 3,
-        *[{**_ODD, "C": 104, "O": 72}] * 5,
         *[{**_IMAGES, "W": 9, "C": 64, "O": 72}] * 7,  # and of odd length
-        *[{**_ODD, "W": 8, "C": 88, "O": 72}] * 3,
-        *[{**_ODD, "W": 8, "C": 104, "O": 72}] * 4,
-        {**_ODD, "C": 48, "O": 72},
+        *({**_ODD, "C": channels, "O": 72} for channels in (88, 83, 12)),
+        *({**_ODD, "C": channels, "O": 72} for channels in (104, 99, 35, 98, 97)),
+        *({**_ODD, "W": 8, "C": channels, "O": 72} for channels in (88, 11, 90)),
+        *({**_ODD, "W": 8, "C": channels, "O": 72} for channels in (104, 102, 103, 101)),
+        {**_ODD, "C": 21, "O": 72},
+        {**_ODD, "C": 43, "O": 72},
+    ),
+    "conv2d_nhwc": (
+        *({**_ODD, "C": channels, "O": filters} for channels, filters in ((13, 40), (12, 136), (35, 40))),
+        *({**_ODD, "C": channels, "O": 136} for channels in (9, 20, 67, 130)),
+        {**_ODD, "C": 36, "O": 21},
     ),
     "conv2d_nchw_f32": (
         {**_IMAGES, **_POINTS, "C": 160, "O": 40},

@@ -27,13 +27,26 @@ class UnitTile(WavespecError, code="unit-tile"):
 
 
 def arrange_staged(
-    tile: Memory, product: Op | None, fragment: Fragment | None, machine: Machine, where: Where
+    tile: Memory,
+    product: Op | None,
+    fragment: Fragment | None,
+    machine: Machine,
+    where: Where,
+    *,
+    across: bool = False,
 ) -> Memory:
     """The staged ``tile`` with an arrangement; ``where`` is the place of what it is a tile of.
 
     Panels where a register tile reads whole vectors across rows, else rows kept off each other's banks or cache sets.
+
+    Args:
+        across: whether lanes read along its rows' neighbours: of each as many rows as a vector has elements.
     """
-    return replace(tile, arrangement=_arrangement(tile, product, fragment, machine, where))
+    arrangement = _arrangement(tile, product, fragment, machine, where)
+    if across and arrangement.swizzle is not None:
+        # Lanes side by side are then `width` rows apart, which have their chunks at one place but for this.
+        arrangement = replace(arrangement, swizzle=replace(arrangement.swizzle, fold=arrangement.swizzle.width))
+    return replace(tile, arrangement=arrangement)
 
 
 def _arrangement(

@@ -370,7 +370,9 @@ class _Staging:
             once = self._once_for_shifts(op, shared, shifts, product, fragment)
             if once is not None:
                 return self._added(once, op)
-        return self._added(arrange_staged(shared, product, fragment, self.machine, source.span), op)
+        across = product is None and op.result.tile.dims[-1] != dims[-1]
+        arranged_tile = arrange_staged(shared, product, fragment, self.machine, source.span, across=across)
+        return self._added(arranged_tile, op)
 
     def _once_for_shifts(
         self, op: Op, shared: Memory, rows: ShiftedRows, product: Op, fragment: Fragment | None

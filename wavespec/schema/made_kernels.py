@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, Final, cast
 
 from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
+from wavespec.schema.filled_dims import filled_dims
 from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.constraints import AnyConstraint, Hardware, HardwareSettings, Wave, Workgroup
 from wavespec.schema.language.dtypes import DType
@@ -145,11 +146,14 @@ def laid_out(spec: KernelSpec, name: str, output: Mapping[str, Tensor], *, one_l
     """
     tensor = spec.tensors[name]
     ((made, written),) = output.items()
-    groups = _side_by_side(tensor.shape, written.shape)
+    filled = filled_dims(spec.dims, tensor.shape, written.shape)
+    names = {source: dim for dim, source in filled.items()}
+    shape = tuple(names.get(dim, dim) for dim in tensor.shape)
+    groups = _side_by_side(shape, written.shape)
     whole = {group: group[0] if len(group) == 1 else free_name(spec, "_".join(group)) for group in groups}
     turned = free_name(spec, "turned")
     at = {dim: place for group, one in whole.items() if len(group) > 1 for dim, place in _places(group, one).items()}
-    row = next(group for group in groups if group[-1] == tensor.shape[-1])
+    row = next(group for group in groups if group[-1] == shape[-1])
     sides = (row, groups[-1])
     is_turned = row != groups[-1] and all(_most_elements(spec, side) != 1 for side in sides)
     in_blocks = is_turned and all(_has_blocks(spec, side, tensor) for side in sides)
@@ -158,10 +162,12 @@ def laid_out(spec: KernelSpec, name: str, output: Mapping[str, Tensor], *, one_l
         made: written,
     }
     written_at = at
-    if one_lane and len(groups[-1]) > 1:
+    if at and (len(groups[-1]) > 1 or not one_lane):
         tensors[made], written_at = written.model_copy(update={"shape": tuple(whole.values())}), {}
+    read_at = {filled.get(dim, dim): place for dim, place in at.items()}
+    read_at |= {source: parse_index(dim) for dim, source in filled.items() if dim not in at}
     graph: list[AnyOp] = [
-        Read(name=turned, tensor=name, dims=tuple(whole.values()), at=at),
+        Read(name=turned, tensor=name, dims=tuple(whole.values()), at=read_at),
         Write(value=turned, to=made, at=written_at),
     ]
     if in_blocks:

@@ -11,10 +11,11 @@ from typing import Any, Final, cast
 from wavespec.diagnostics import WavespecError, Where, listing, quote
 from wavespec.ir.dtype import SCALED_PRODUCT
 from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.filled_dims import filled_dims, read_filled
 from wavespec.schema.laid_out_results import obstacles, with_result_behind
 from wavespec.schema.language.base import Position
 from wavespec.schema.language.dtypes import DType
-from wavespec.schema.language.models import KernelSpec, Schedule, Space
+from wavespec.schema.language.models import KernelSpec, Schedule, Space, Tensor
 from wavespec.schema.made_kernels import (
     decoded,
     made_name,
@@ -89,7 +90,6 @@ def kernels_of(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec,
     for name, dims in schedule.materialize.items():
         if name in spec.tensors:
             found[name].check_input()
-            found[name].check_dims(spec.tensors[name].shape)
             kernel = writing_input(spec, name, dims, one_lane=one_lane)
         else:
             found[name].check_dims(values[name].dims)
@@ -135,7 +135,6 @@ def may_be_laid_out(spec: KernelSpec, asked: Mapping[str, tuple[str, ...]]) -> b
         for name in asked:
             entry = _Asked(spec, schedule, name)
             entry.check_input()
-            entry.check_dims(spec.tensors[name].shape)
     except WavespecError:
         return False
     return True
@@ -192,6 +191,9 @@ class _Asked:
             raise self.refused("the kernel writes it", "Name an input, or a value.")
         if tensor.is_strided:
             raise self.refused("it may have any strides", "Name the value that is read of it.")
+        filled = filled_dims(self.spec.dims, tensor.shape, self.schedule.materialize[self.name])
+        names = {source: name for name, source in filled.items()}
+        self.check_dims([names.get(dim, dim) for dim in tensor.shape])
 
     def check_output(self) -> None:
         for why, hint in obstacles(self.spec, self.name):
@@ -280,13 +282,12 @@ def _reading(
     gone = {op.name for value in values.values() for op in value.ops} - values.keys()
     graph = without_unused(_replaced(spec, spec.graph, values, shapes), lambda op: getattr(op, "name", "") in gone)
     read = {op.tensor for op in every(Read, graph)}
-    spaces = {made_name(spec, name): _space(spec, name, values) for name in schedule.materialize}
-    made = {
-        name: tensor.model_copy(update={"role": "input", "space": spaces[name]})
-        for kernel in kernels
-        for name, tensor in kernel.tensors.items()
-        if tensor.role == "output"
-    }
+    made: dict[str, Tensor] = {}
+    for kernel, (name, dims) in zip(kernels, schedule.materialize.items(), strict=True):
+        written = made_name(spec, name)
+        # What writes it may have one dim for several that are side by side.
+        update = {"role": "input", "space": _space(spec, name, values), "shape": dims}
+        made[written] = kernel.tensors[written].model_copy(update=update)
     kept = {name: one for name, one in spec.tensors.items() if one.role != "input" or name in read}
     update = {
         "dims": unfolded(spec.dims),
@@ -323,7 +324,10 @@ def _replaced(
             names = {operand: one.name for operand, one in scaled.items()}
             update = {"scales": None, "lhs": names.get(op.lhs, op.lhs), "rhs": names.get(op.rhs, op.rhs)}
         elif isinstance(op, Read) and op.tensor in shapes:
-            update = {"tensor": made_name(spec, op.tensor), "dims": op.dims or shapes[op.tensor]}
+            assert spec.schedule is not None
+            own = shapes[op.tensor]
+            filled = filled_dims(spec.dims, own, spec.schedule.materialize[op.tensor])
+            update = {"tensor": made_name(spec, op.tensor), **read_filled(op, own, filled)}
         elif isinstance(op, ValueOp) and op.name in values:
             read = Read(name=op.name, tensor=made_name(spec, op.name), dims=values[op.name].dims)
             read.was_written_at(op.positions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from wavespec.ir.kernel import Kernel
+from wavespec.schema import KernelSpec
 from wavespec.schema.cases import TargetCase
 from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.findings import SimulationReport
@@ -30,8 +31,27 @@ def simulate_before(
     """
     known, reports = dict(tensors), list[SimulationReport]()
     for spec, kernel in zip(case.before, kernels, strict=False):
-        free = {name: sizes[name] for name, dim in spec.dims.items() if dim.equals is None and name in sizes}
         read = {name: known[name] for name, tensor in spec.tensors.items() if tensor.role != "output"}
-        reports.append(simulate(kernel, machine, read, complete_sizes(spec, free), scalars=scalars))
+        reports.append(simulate(kernel, machine, read, _sizes_of(spec, sizes), scalars=scalars))
         known |= {name: reports[-1].tensors[name] for name, tensor in spec.tensors.items() if tensor.role != "input"}
+        known |= _as_read_behind(case.kernels[len(reports) :], known, sizes)
     return known, reports
+
+
+def _as_read_behind(
+    kernels: Sequence[KernelSpec], known: Mapping[str, Array], sizes: Mapping[str, int]
+) -> dict[str, Array]:
+    """What these kernels read, with the dims that it has there: what lays it out has those that stay side by side as
+    one."""
+    return {
+        name: known[name].reshape([own[dim] for dim in tensor.shape])
+        for reader in kernels
+        for own in (_sizes_of(reader, sizes),)
+        for name, tensor in reader.tensors.items()
+        if tensor.role != "output" and name in known
+    }
+
+
+def _sizes_of(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]:
+    free = {name: sizes[name] for name, dim in spec.dims.items() if dim.equals is None and name in sizes}
+    return complete_sizes(spec, free)

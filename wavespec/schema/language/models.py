@@ -233,7 +233,8 @@ class Schedule(SpecModel):
     its scales, an input with another order of its dims is the same input laid out anew, and of a reduction that a loop
     carries it is what the loop ends with. So it is of a product that a loop carries alone, which has the tiles and the
     schedule then; each wave of the kernel that goes on from it has a row. The output is written so to memory of the
-    call, and to where it belongs by a kernel behind this one."""
+    call, and to where it belongs by a kernel behind this one. In place of a dim of an input there may be one that
+    `equals: ceildiv(C, 8) * 8` makes of it: behind the last element there are zeros."""
     parts: Annotated[dict[DimName, Annotated[int, Field(ge=2, le=1024)]], Field(max_length=1)] = Field(
         default_factory=dict[DimName, int], exclude_if=lambda value: not value
     )
