@@ -117,7 +117,7 @@ class Insertion:
         total = flags[0]
         for other in flags[1:]:
             total = build.elementwise("maximum", total, other, hint=self.hint)
-        (total,) = butterfly(build, "maximum", [total], self.others, self.hint)
+        (total,) = butterfly(self.context, "maximum", [total], self.others, self.hint)
         build.add("bind", (total,), (), symbol=name, uniform=True, of_wave=True)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wavespec.ir.expr import const
-from wavespec.ir.kernel import Op, Value
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.ir.tile_ops import ELEMENTWISE, REGISTER
 from wavespec.ops.argmax import first_of
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.butterfly import butterfly
@@ -17,8 +19,10 @@ from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
 from wavespec.ops.insertion import Insertion, Words
 from wavespec.ops.parts_of_waves import parts_of_waves
-from wavespec.ops.ranks import Rank, Ranks
+from wavespec.ops.ranks import LAST_PLACE, LEAST_OF, Rank, Ranks
 from wavespec.ops.reduce import identity, padded
+from wavespec.ops.short_ranks import F32_EXPONENT_BITS, FEW_BITS, ShortRanks
+from wavespec.ops.sorted_lists import MOST_LISTED, MOST_TAKEN, taken
 from wavespec.schema.ops.topk import Topk
 
 
@@ -33,7 +37,10 @@ def to_tile(statement: Topk, context: TileContext) -> None:
         start = ranks.of(elements, earlier)
     dims = tuple(statement.k if dim == statement.dim else dim for dim in value.tile.dims)
     found = tuple(context.tile(f"{name}_found", dims, word.tile.dtype) for word in rank)
-    context.add("topk", (*rank, *start), found, statement.span, node=name, dim=statement.dim, k=statement.k)
+    kind, more = value.tile.dtype, dict[str, int]()
+    if places is None and kind.is_float and kind.bits <= FEW_BITS:
+        more["number_bits"] = F32_EXPONENT_BITS + kind.mantissa
+    context.add("topk", (*rank, *start), found, statement.span, node=name, dim=statement.dim, k=statement.k, **more)
     context.names[name] = ranks.elements(name, found, value.tile.dtype)
     if statement.indices is not None:
         context.names[statement.indices] = ranks.places(statement.indices, found, statement.dtype)
@@ -66,7 +73,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         ranks.append(_groups(context, fragments, layout, dim))
     is_run = not layout.projected([other for other in layout.dims if other != dim]).inner
     parts = [_in_order(context, context.fragments[word.name], count, is_run) for word in start]
-    if start and (others := _other_lanes(op, context, layout, dim)) is not None:
+    if all(_is_one_number(context.kernel, word) for word in start) and _is_listed(ranks, count, context):
+        found = [_listed(op, context, layout, ranks[0], parts, is_run)]
+    elif start and (others := _other_lanes(op, context, layout, dim)) is not None:
 
         def largest_of(groups: Sequence[Sequence[Value]]) -> list[Value]:
             joined = [_joined(context, group, is_run, hint) for group in groups]
@@ -89,6 +98,55 @@ def _other_lanes(op: Op, context: ThreadContext, layout: Layout, dim: str) -> li
     if waves or kernel.producers or in_reach(bits, machine)[1] or kernel.lanes > machine.lanes:
         return None
     return [bit for bit in (1 << at for at in range((kernel.lanes - 1).bit_length())) if bit not in bits]
+
+
+def _is_one_number(kernel: Kernel, value: Value) -> bool:
+    """Whether all elements of a tile are the same, as those are that a loop of one step starts from."""
+    made_by = next((op for op in kernel.walk() if value in op.results), None)
+    if made_by is None or made_by.region is not None:
+        return False
+    is_pure = made_by.is_(ELEMENTWISE) and all(_is_one_number(kernel, operand) for operand in made_by.operands)
+    return made_by.is_(REGISTER) or is_pure
+
+
+def _is_listed(ranks: Words, count: int, context: ThreadContext) -> bool:
+    """Whether ranks of one word are few enough to be sorted by each of several lanes."""
+    few = all(sum(one.vector.elements for one in group) <= MOST_LISTED for group in ranks[0])
+    return len(ranks) == 1 and few and count <= MOST_TAKEN and context.machine.lanes > 1
+
+
+def _listed(
+    op: Op, context: ThreadContext, layout: Layout, ranks: list[list[Value]], parts: Words, is_run: bool
+) -> list[list[Value]]:
+    """The first of sorted lists, time after time; or what all started from, where that is larger."""
+    build, hint = context.build, op.results[0].name
+    if is_run:
+        ranks = [[build.slice(one, at, 1, hint) for one in group for at in range(one.vector.elements)] for group in ranks]
+    count, origin = op.results[0].tile.extent(op["k"]), context.origin(op)[op["dim"]]
+    largest_of = functools.partial(_everywhere, op, context, layout, op["dim"])
+    short = ShortRanks(build, hint, op.get("number_bits"), op.operands[0].tile.extent(op["dim"]), origin)
+    ranks = [[short.of(rank) for rank in group] for group in ranks]
+    found = taken(build, ranks, count, largest_of, hint)
+    found = [[short.whole(rank) for rank in group] for group in found]
+    for starts in [] if _is_full(op, context, origin) else parts:
+        pairs = [zip(*both, strict=True) for both in zip(found, starts, strict=True)]
+        found = [[build.elementwise("maximum", *pair, hint=hint) for pair in group] for group in pairs]
+    return found
+
+
+def _is_full(op: Op, context: ThreadContext, origin: Expr) -> bool:
+    """Whether there are as many elements as are wanted, and a loop starts from what is less than any of them."""
+    made = {value.name: by for by in context.kernel.walk() for value in by.results}
+    rank = made.get(op.operands[-1].name)
+    if rank is None or not rank.is_(ELEMENTWISE) or rank["function"] not in LEAST_OF:
+        return False
+    element, place = (made.get(value.name) for value in rank.operands)
+    if element is None or place is None or not (element.is_(REGISTER) and place.is_(REGISTER)):
+        return False
+    least = identity(LEAST_OF[rank["function"]], element.result.tile.dtype)
+    there = (op["size"] if op["masked"] else const(op.operands[0].tile.extent(op["dim"]))) - origin
+    count = op.results[0].tile.extent(op["k"])
+    return element["value"] == least and place["value"] == LAST_PLACE and there.low is not None and there.low >= count
 
 
 def _searched(
@@ -152,7 +210,7 @@ def _everywhere(op: Op, context: ThreadContext, layout: Layout, dim: str, values
     """The largest that any lane and wave along the dim has."""
     build, hint = context.build, op.results[0].name
     near, far = in_reach(lane_bits(op, layout, dim, context.kernel.lanes), context.machine)
-    values = butterfly(build, "maximum", values, near, hint)
+    values = butterfly(context, "maximum", values, near, hint)
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
     if not waves and not far:
         return values
