@@ -116,6 +116,20 @@ def test_rows_of_one_tile_are_sorted(machine: Machine, dtype: str, largest: bool
         extremes.check(machine, torch.tensor(SPECIAL).to(TORCH[dtype]))
 
 
+@pytest.mark.parametrize("machine", GPUS, ids=names)
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i32"])
+@pytest.mark.parametrize("largest", [True, False])
+def test_tiles_are_compared_with_what_is_found(machine: Machine, dtype: str, largest: bool) -> None:
+    """Rows of several whole tiles: what they start from makes way for elements like it, which are somewhere; and those
+    that are found stay in front of later ones like them."""
+    extremes = Extremes(5, largest, dtype=dtype, tile=(4, 128), wave=(1, 128))
+    rows = [[(-100 if largest else 100) if dtype == "i32" else -INF if largest else INF] * 512, [7] * 512]
+    rows += [[*range(100), *([99] * 400), *range(100, 112)], [*range(128, 0, -1)] * 4, [0] * 511 + [1]]
+    extremes.check(machine, torch.tensor(rows).to(TORCH[dtype]))
+    if dtype != "i32":
+        extremes.check(machine, torch.tensor([[NAN] * 3 + [1.0] * 509, [1.0] * 130 + [NAN] * 382]).to(TORCH[dtype]))
+
+
 def test_ranks_of_elements_of_16_bits_are_found_by_words() -> None:
     """Where an instruction joins what lanes have, one of 32 bits is enough; of f32 there are two."""
     for dtype, bits in (("bf16", 32), ("f16", 32), ("f32", 64)):

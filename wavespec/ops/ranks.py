@@ -153,3 +153,13 @@ STEPS: Mapping[str, Callable[..., Value]] = {
     "numbered_float_down": _then(_turned, _float),
 }
 """Functions of elementwise tile operations that are no words of the language."""
+
+
+def element_of(steps: Steps, rank: Value, *, is_float: bool, is_down: bool) -> Value:
+    """The element of a rank of one word, in 32 bits."""
+    return STEPS[f"ranked_{'float' if is_float else 'whole'}{'_down' if is_down else ''}"](steps, rank)
+
+
+def place_of(steps: Steps, rank: Value) -> Value:
+    """Its place."""
+    return STEPS["ranked_place"](steps, rank)

@@ -49,6 +49,12 @@ def _take(build: ThreadBuilder, group: list[Value], largest: Value, left: int, h
     ]
 
 
+def merged(build: ThreadBuilder, found: Sequence[Value], known: Sequence[Value], hint: str) -> list[Value]:
+    """The largest of two lists in order, as many as each has, in order."""
+    pairs = zip(found, reversed(known), strict=True)
+    return _in_order(build, [build.elementwise("maximum", *pair, hint=hint) for pair in pairs], len(found), hint)
+
+
 def _in_order(build: ThreadBuilder, ranks: Sequence[Value], count: int, hint: str) -> list[Value]:
     """The largest ranks of a lane, the largest first."""
     found = list(ranks)

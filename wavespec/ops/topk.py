@@ -7,10 +7,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
-from wavespec.ir.tile_ops import ELEMENTWISE, REGISTER
+from wavespec.ir.tile_ops import ELEMENTWISE, INDEX, REGISTER
 from wavespec.ops.argmax import first_of
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.butterfly import butterfly
@@ -19,10 +20,11 @@ from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
 from wavespec.ops.insertion import Insertion, Words
 from wavespec.ops.parts_of_waves import parts_of_waves
-from wavespec.ops.ranks import LAST_PLACE, LEAST_OF, Rank, Ranks
+from wavespec.ops.ranks import LAST_PLACE, LEAST_OF, Rank, Ranks, element_of, place_of
 from wavespec.ops.reduce import identity, padded
 from wavespec.ops.short_ranks import F32_EXPONENT_BITS, FEW_BITS, ShortRanks
-from wavespec.ops.sorted_lists import MOST_LISTED, MOST_TAKEN, taken
+from wavespec.ops.sorted_lists import MOST_LISTED, MOST_TAKEN, merged, taken
+from wavespec.ops.steps import Steps
 from wavespec.schema.ops.topk import Topk
 
 
@@ -73,7 +75,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         ranks.append(_groups(context, fragments, layout, dim))
     is_run = not layout.projected([other for other in layout.dims if other != dim]).inner
     parts = [_in_order(context, context.fragments[word.name], count, is_run) for word in start]
-    if all(_is_one_number(context.kernel, word) for word in start) and _is_listed(ranks, count, context):
+    if (not start or _is_full(op, context)) and _is_listed(ranks, count, context):
         found = [_listed(op, context, layout, ranks[0], parts, is_run)]
     elif start and (others := _other_lanes(op, context, layout, dim)) is not None:
 
@@ -81,7 +83,16 @@ def to_thread(op: Op, context: ThreadContext) -> None:
             joined = [_joined(context, group, is_run, hint) for group in groups]
             return _everywhere(op, context, layout, dim, joined)
 
-        found = Insertion(context, hint, largest_of, others).inserted(ranks, parts)
+        insertion, flags = Insertion(context, hint, largest_of, others), _larger_elements(op, context, layout, parts)
+        if flags is None or not _is_listed(ranks, count, context):
+            found = insertion.inserted(ranks, parts)
+        else:
+
+            def sort(known: Words) -> Words:
+                return [_listed(op, context, layout, ranks[0], known, is_run)]
+
+            lanes = [1 << at for at in range((context.kernel.lanes - 1).bit_length())]
+            found = insertion.where_larger(flags, lanes, ranks, parts, sort)
     else:
         found = _searched(op, context, layout, ranks, parts, is_run)
     for result, one in zip(op.results, found, strict=True):
@@ -98,15 +109,6 @@ def _other_lanes(op: Op, context: ThreadContext, layout: Layout, dim: str) -> li
     if waves or kernel.producers or in_reach(bits, machine)[1] or kernel.lanes > machine.lanes:
         return None
     return [bit for bit in (1 << at for at in range((kernel.lanes - 1).bit_length())) if bit not in bits]
-
-
-def _is_one_number(kernel: Kernel, value: Value) -> bool:
-    """Whether all elements of a tile are the same, as those are that a loop of one step starts from."""
-    made_by = next((op for op in kernel.walk() if value in op.results), None)
-    if made_by is None or made_by.region is not None:
-        return False
-    is_pure = made_by.is_(ELEMENTWISE) and all(_is_one_number(kernel, operand) for operand in made_by.operands)
-    return made_by.is_(REGISTER) or is_pure
 
 
 def _is_listed(ranks: Words, count: int, context: ThreadContext) -> bool:
@@ -128,13 +130,41 @@ def _listed(
     ranks = [[short.of(rank) for rank in group] for group in ranks]
     found = taken(build, ranks, count, largest_of, hint)
     found = [[short.whole(rank) for rank in group] for group in found]
-    for starts in [] if _is_full(op, context, origin) else parts:
-        pairs = [zip(*both, strict=True) for both in zip(found, starts, strict=True)]
-        found = [[build.elementwise("maximum", *pair, hint=hint) for pair in group] for group in pairs]
+    for starts in [] if _is_full(op, context) else parts:
+        found = [merged(build, *both, hint) for both in zip(found, starts, strict=True)]
     return found
 
 
-def _is_full(op: Op, context: ThreadContext, origin: Expr) -> bool:
+def _larger_elements(op: Op, context: ThreadContext, layout: Layout, parts: Words) -> list[Value] | None:
+    """For each group 1 where an element of the lane may have a larger rank than the last of what is known: where it is
+    larger or NaN, or that one's place is not in front of the tile.  Nothing where places are not those along the dim."""
+    build, hint = context.build, op.results[0].name
+    made = {value.name: by for by in context.kernel.walk() for value in by.results}
+    rank = made.get(op.operands[0].name)
+    if len(parts) != 1 or rank is None or not rank.is_(ELEMENTWISE) or rank["function"] not in LEAST_OF:
+        return None
+    value, is_down = rank.operands[0], rank["function"] == "rank_down"
+    if (place := made.get(rank.operands[1].name)) is None or not place.is_(INDEX):
+        return None
+    first = build.value(hint, DTYPES["i32"], 1)
+    build.add("coordinates", (), (first,), places=(context.origin(op)[op["dim"]],))
+    fragments = broadcast_fragments(build, value, context.fragments[value.name], layout)
+    flags: list[Value] = []
+    for group, known in zip(_groups(context, fragments, layout, op["dim"]), parts[0], strict=True):
+        last = element_of(Steps(build, known[-1], hint), known[-1], is_float=value.tile.dtype.is_float, is_down=is_down)
+        is_before = build.elementwise("lt", place_of(Steps(build, known[-1], hint), known[-1]), first, hint=hint)
+        total = build.broadcast(is_before, group[0].vector.elements // is_before.vector.elements)
+        for part in group:
+            element = build.cast(part, last.vector.dtype, hint)
+            pair = (element, build.broadcast(last, element.vector.elements // last.vector.elements))
+            is_less = build.elementwise("le", *(pair[::-1] if is_down else pair), hint=hint)
+            total = build.elementwise("and", total, is_less, hint=hint)
+        one, none = (build.constant(number, DTYPES["i32"], total.vector.elements) for number in (1, 0))
+        flags.append(build.reduce("maximum", build.elementwise("where", total, none, one, hint=hint), hint))
+    return flags
+
+
+def _is_full(op: Op, context: ThreadContext) -> bool:
     """Whether there are as many elements as are wanted, and a loop starts from what is less than any of them."""
     made = {value.name: by for by in context.kernel.walk() for value in by.results}
     rank = made.get(op.operands[-1].name)
@@ -144,7 +174,8 @@ def _is_full(op: Op, context: ThreadContext, origin: Expr) -> bool:
     if element is None or place is None or not (element.is_(REGISTER) and place.is_(REGISTER)):
         return False
     least = identity(LEAST_OF[rank["function"]], element.result.tile.dtype)
-    there = (op["size"] if op["masked"] else const(op.operands[0].tile.extent(op["dim"]))) - origin
+    whole = const(op.operands[0].tile.extent(op["dim"]))
+    there = op["size"] - context.origin(op)[op["dim"]] if op["masked"] else whole
     count = op.results[0].tile.extent(op["k"])
     return element["value"] == least and place["value"] == LAST_PLACE and there.low is not None and there.low >= count
 
