@@ -97,7 +97,13 @@ def test_no_way_to_spread_the_elements_changes_the_result(
     extremes.check(machine, extremes.x((data.draw(st.integers(0, 20)), data.draw(st.integers(0, 300)))))
 
 
-SPECIAL = [[1, NAN, 3, NAN, -NAN], [-0.0, 0.0, -1.0, 0.0, -0.0], [INF, -INF, INF, 2, 2], [-INF] * 5, [1e-40, 0, -1e-40, 1, -1]]
+SPECIAL = [
+    [1, NAN, 3, NAN, -NAN],
+    [-0.0, 0.0, -1.0, 0.0, -0.0],
+    [INF, -INF, INF, 2, 2],
+    [-INF] * 5,
+    [1e-40, 0, -1e-40, 1, -1],
+]
 
 
 @pytest.mark.parametrize("machine", GPUS, ids=names)

@@ -274,8 +274,8 @@ JOINED: Final = _declare(
 TOPK: Final = _declare(
     "topk",
     "tile ..., from ... -> tile ...",
-    "the largest along `dim`, as many as `k` has; elements of 64 bits are two tiles; `number_bits`: the bits of 32, the "
-    "upper ones, that tell elements apart where places are those along the dim",
+    "the largest along `dim`, as many as `k` has; elements of 64 bits are two tiles; `number_bits`: the upper bits of "
+    "a number that tell elements apart, where places are those along the dim",
     Trait.ACROSS,
     operands=(1, None),
     results=(1, None),

@@ -42,7 +42,7 @@ class Insertion:
     def where_larger(
         self, flags: Sequence[Value], lanes: Sequence[int], ranks: Words, known: Words, sort: Callable[[Words], Words]
     ) -> Words:
-        """The same in a branch that is taken where one of the ``flags``, i32, of lanes that differ in these bits is 1."""
+        """The same in a branch, taken where a flag, an i32, of one of the lanes that differ in these bits is 1."""
         context, outer = self.context, self.context.build
         flag = functools.reduce(lambda one, other: outer.elementwise("maximum", one, other, hint=self.hint), flags)
         (total,) = butterfly(context, "add", [flag], lanes, self.hint)
@@ -102,7 +102,17 @@ class Insertion:
         left = [[list(group.words[number]) for group in groups] for number in range(len(ranks))]
         yields = (*_flat(left), *_flat(known), *_flat([largest]))
         inner, context.build = context.build, outer
-        results = outer.loop(at.args[0], 0, count if most is None else most, 1, carried, arguments, tuple(inner.ops), yields, goes_on=goes_on)
+        results = outer.loop(
+            at.args[0],
+            0,
+            count if most is None else most,
+            1,
+            carried,
+            arguments,
+            tuple(inner.ops),
+            yields,
+            goes_on=goes_on,
+        )
         behind = iter(results[sum(1 for _ in _flat(ranks)) :])
         return _like(known, behind)
 

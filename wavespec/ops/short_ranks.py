@@ -52,7 +52,9 @@ class ShortRanks:
         build, size, below = self.build, rank.vector.elements, self.extent - 1
         number = self._and(rank, -self.extent)
         is_nan = self._two("le", self._number(LAST_PLACE - below, rank), rank)
-        ones = build.elementwise("where", is_nan, self._number(-1, rank), self._two("shr", rank, self._number(31, rank)))
+        ones = build.elementwise(
+            "where", is_nan, self._number(-1, rank), self._two("shr", rank, self._number(31, rank))
+        )
         number = self._two("or", number, self._and(ones, below))
         first = build.value(self.hint, DTYPES["i32"], 1)
         build.add("coordinates", (), (first,), places=(LAST_PLACE - below - self.origin,))

@@ -1,5 +1,5 @@
-"""The ranks of each lane go in; the largest of all lanes, in order, come out: lanes sort what they have, and whose first
-one is the largest takes the next of its list."""
+"""The ranks of each lane go in; the largest of all lanes, in order, come out: lanes sort what they have, and whose
+first one is the largest takes the next of its list."""
 
 from __future__ import annotations
 

@@ -6,10 +6,11 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import const
-from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.tile_ops import ELEMENTWISE, INDEX, REGISTER
 from wavespec.ops.argmax import first_of
@@ -39,7 +40,7 @@ def to_tile(statement: Topk, context: TileContext) -> None:
         start = ranks.of(elements, earlier)
     dims = tuple(statement.k if dim == statement.dim else dim for dim in value.tile.dims)
     found = tuple(context.tile(f"{name}_found", dims, word.tile.dtype) for word in rank)
-    kind, more = value.tile.dtype, dict[str, int]()
+    kind, more = value.tile.dtype, dict[str, Any]()
     if places is None and kind.is_float and kind.bits <= FEW_BITS:
         more["number_bits"] = F32_EXPONENT_BITS + kind.mantissa
     context.add("topk", (*rank, *start), found, statement.span, node=name, dim=statement.dim, k=statement.k, **more)
@@ -123,7 +124,9 @@ def _listed(
     """The first of sorted lists, time after time; or what all started from, where that is larger."""
     build, hint = context.build, op.results[0].name
     if is_run:
-        ranks = [[build.slice(one, at, 1, hint) for one in group for at in range(one.vector.elements)] for group in ranks]
+        ranks = [
+            [build.slice(one, at, 1, hint) for one in group for at in range(one.vector.elements)] for group in ranks
+        ]
     count, origin = op.results[0].tile.extent(op["k"]), context.origin(op)[op["dim"]]
     largest_of = functools.partial(_everywhere, op, context, layout, op["dim"])
     short = ShortRanks(build, hint, op.get("number_bits"), op.operands[0].tile.extent(op["dim"]), origin)
@@ -136,8 +139,9 @@ def _listed(
 
 
 def _larger_elements(op: Op, context: ThreadContext, layout: Layout, parts: Words) -> list[Value] | None:
-    """For each group 1 where an element of the lane may have a larger rank than the last of what is known: where it is
-    larger or NaN, or that one's place is not in front of the tile.  Nothing where places are not those along the dim."""
+    """For each group 1 where an element of the lane may have a larger rank than the last of what is known: where it
+    is larger or NaN, or the place of that is not in front of the tile.  Nothing where places do not lie along the dim.
+    """
     build, hint = context.build, op.results[0].name
     made = {value.name: by for by in context.kernel.walk() for value in by.results}
     rank = made.get(op.operands[0].name)
@@ -239,7 +243,7 @@ def _joined(context: ThreadContext, group: Sequence[Value], is_run: bool, hint: 
 
 def _everywhere(op: Op, context: ThreadContext, layout: Layout, dim: str, values: list[Value]) -> list[Value]:
     """The largest that any lane and wave along the dim has."""
-    build, hint = context.build, op.results[0].name
+    hint = op.results[0].name
     near, far = in_reach(lane_bits(op, layout, dim, context.kernel.lanes), context.machine)
     values = butterfly(context, "maximum", values, near, hint)
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
