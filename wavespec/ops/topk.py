@@ -148,7 +148,8 @@ def _larger_elements(op: Op, context: ThreadContext, layout: Layout, parts: Word
     if len(parts) != 1 or rank is None or not rank.is_(ELEMENTWISE) or rank["function"] not in LEAST_OF:
         return None
     value, is_down = rank.operands[0], rank["function"] == "rank_down"
-    if (place := made.get(rank.operands[1].name)) is None or not place.is_(INDEX):
+    places = made.get(rank.operands[1].name)
+    if places is None or not places.is_(INDEX):
         return None
     first = build.value(hint, DTYPES["i32"], 1)
     build.add("coordinates", (), (first,), places=(context.origin(op)[op["dim"]],))
@@ -156,7 +157,8 @@ def _larger_elements(op: Op, context: ThreadContext, layout: Layout, parts: Word
     flags: list[Value] = []
     for group, known in zip(_groups(context, fragments, layout, op["dim"]), parts[0], strict=True):
         last = element_of(Steps(build, known[-1], hint), known[-1], is_float=value.tile.dtype.is_float, is_down=is_down)
-        is_before = build.elementwise("lt", place_of(Steps(build, known[-1], hint), known[-1]), first, hint=hint)
+        place = place_of(Steps(build, known[-1], hint), known[-1])
+        is_before = build.elementwise("lt", place, build.broadcast(first, place.vector.elements), hint=hint)
         total = build.broadcast(is_before, group[0].vector.elements // is_before.vector.elements)
         for part in group:
             element = build.cast(part, last.vector.dtype, hint)
