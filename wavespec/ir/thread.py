@@ -365,11 +365,6 @@ class ThreadBuilder:
         self.add("shuffle", (value,), (result,), bits=mask)
         return result
 
-    def join_lanes(self, function: str, value: Value, lanes: int, hint: str = "joined") -> Value:
-        result = Value(self.fresh(hint), value.type)
-        self.add("join_lanes", (value,), (result,), function=function, lanes=lanes)
-        return result
-
     def pad(self, value: Value, start: Expr, stride: int, limit: Expr, number: float | int) -> Value:
         result = Value(self.fresh(value.name), value.type)
         self.add("pad", (value,), (result,), start=start, stride=stride, limit=limit, value=number)

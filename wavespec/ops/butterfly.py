@@ -22,7 +22,10 @@ def butterfly(
     build, lanes = context.build, context.machine.lanes
     types = context.machine.joined_by_lanes.get(function, ())
     if 1 << len(masks) == lanes and all(value.vector.dtype.name in types for value in values):
-        return [build.join_lanes(function, value, lanes, hint) for value in values]
+        joined = [Value(build.fresh(hint), value.type) for value in values]
+        for value, result in zip(values, joined, strict=True):
+            build.add("join_lanes", (value,), (result,), function=function, lanes=lanes)
+        return joined
     for mask in masks:
         values = [build.elementwise(function, one, build.shuffle(one, mask), hint=hint) for one in values]
     return list(values)
