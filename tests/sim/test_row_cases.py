@@ -91,11 +91,13 @@ def _is_split(subject: Subject, number: int) -> bool:
 
 
 def _columns(case: TargetCase) -> int:
-    """Few, of whole vectors where the case is for these: of rows that cases before leave to this one, the shortest."""
+    """Few, of whole vectors where the case is for these: of rows that cases before leave to this one, the shortest, and
+    no more than it takes."""
     kernel = lower(case.spec, HOPPER, after="assign-tiles")
-    (least,) = (known.low or 0 for known in kernel.symbols if known.args[0] == "N")
-    is_whole = "op='%'" in str(case.when)
-    return max(504, -(-least // 8) * 8) if is_whole else max(501, least | 1)
+    (least, most) = next((known.low or 0, known.high or 504) for known in kernel.symbols if known.args[0] == "N")
+    if "op='%'" in str(case.when):
+        return max(min(504, most), -(-least // 8) * 8)
+    return max(min(501, most - 1), least | 1)
 
 
 @pytest.mark.rare
