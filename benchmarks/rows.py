@@ -104,7 +104,7 @@ def build_all(folder: Path, target: str, names: Sequence[str], dtypes: Sequence[
         path = ROOT / "specs" / f"{name}.wave.yaml"
         specs = [member.spec for member in load_family(path).members] if is_family_file(path) else [load(path)]
         for spec in specs:
-            dtype = next(iter(spec.tensors.values())).dtype
+            dtype = next(tensor.dtype for tensor in spec.tensors.values() if tensor.dtype != "i64")
             if len(specs) > 1 and dtype not in dtypes:
                 continue
             title = f"{name}-{dtype}"

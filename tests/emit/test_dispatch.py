@@ -27,6 +27,7 @@ from wavespec.ir.thread_ops import (
     DOT,
     FENCE_ASYNC,
     FROM_LANE,
+    JOIN_LANES,
     LOAD_MATRIX,
     LOAD_TILE,
     MMA,
@@ -54,7 +55,16 @@ from wavespec.targets.machine import Machine
 SIGNALS = SIGNAL_ARRIVE | SIGNAL_WAIT | FENCE_ASYNC | BULK_COPY | BULK_STORE | BULK_COMMIT | BULK_WAIT | SEND
 BESIDE_LANES = SIGNALS | ROLE | MMA_FENCE | MMA_ASYNC | MMA_COMMIT | MMA_WAIT | STORE_MATRIX
 OF_MANY_WAVES = (
-    BESIDE_LANES | BARRIER | SHUFFLE | FROM_LANE | LOAD_MATRIX | COPY_ASYNC | ASYNC_COMMIT | ASYNC_WAIT | STAGGER
+    BESIDE_LANES
+    | BARRIER
+    | SHUFFLE
+    | FROM_LANE
+    | JOIN_LANES
+    | LOAD_MATRIX
+    | COPY_ASYNC
+    | ASYNC_COMMIT
+    | ASYNC_WAIT
+    | STAGGER
 )
 OF_CPUS = ACCUMULATE | DOT | PREFETCH | LOAD_TILE
 OF_PASSES = TILES_END | TAKE_NUMBER
@@ -73,7 +83,7 @@ A_TILED_PRODUCT = Op(MMA.name, (), (SUM,), attributes=attribute_pairs({"instruct
         pytest.param(AMX, (A_TILED_PRODUCT,), OF_MANY_WAVES, id="tiles"),
         pytest.param(NVIDIA, (), OF_CPUS | BESIDE_LANES | STAGGER, id="nvidia"),
         pytest.param(NVIDIA, (Op(ROLE.name),), OF_CPUS | STAGGER, id="roles"),
-        pytest.param(AMD, (), OF_CPUS | BESIDE_LANES | LOAD_MATRIX, id="amd"),
+        pytest.param(AMD, (), OF_CPUS | BESIDE_LANES | LOAD_MATRIX | JOIN_LANES, id="amd"),
     ],
 )
 def test_a_backend_writes_each_operation_that_is_not_named_here(

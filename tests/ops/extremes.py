@@ -23,7 +23,7 @@ from wavespec.targets.machine import Machine
 class Extremes:
     """Elements and places of x[M, N] along a dim, walked over in tiles: ``tile`` of M, N for a workgroup, ``wave`` for a
     wave.  ``count`` of them, for `topk`; ``largest`` or smallest ones; ``start``: the element that is no better than any,
-    where it has to be another one."""
+    where it has to be another one; ``most``, ``least``: how many there may be along N."""
 
     count: int = 0
     largest: bool = True
@@ -33,6 +33,8 @@ class Extremes:
     tile: tuple[int, int] = (4, 64)
     wave: tuple[int, int] = (2, 64)
     start: int | None = None
+    least: int = 0
+    most: int | None = None
 
     @property
     def spec(self) -> KernelSpec:
@@ -54,7 +56,7 @@ class Extremes:
             f"""apiVersion: wavespec/v1
 kind: Kernel
 name: extremes
-dims: {{M: {{}}, N: {{}}{f", K: {{value: {self.count}}}" if self.count else ""}}}
+dims: {{M: {{}}, N: {{min: {self.least}{f", max: {self.most}" if self.most else ""}}}{f", K: {{value: {self.count}}}" if self.count else ""}}}
 tensors:
   x: {{shape: [M, N], dtype: {self.dtype}}}
   elements: {{shape: [{dims}], dtype: {self.dtype}, role: output}}

@@ -78,7 +78,7 @@ def test_waves_along_the_dim_meet_in_shared_memory(machine: Machine) -> None:
 
 def test_places_that_lanes_mistake_show() -> None:
     extremes = Extremes()
-    plant = altered("shuffle", "bits", lambda mask: mask if mask != 1 else 2)
+    plant = altered("join_lanes", "lanes", lambda lanes: lanes // 2)
     report, right = extremes.run(NVIDIA, torch.arange(4.0 * 64).reshape(4, 64), plant(lower(extremes.spec, NVIDIA)))
     assert not report.ok or (report.tensors["places"] != right["places"]).any()
 

@@ -97,10 +97,57 @@ def test_no_way_to_spread_the_elements_changes_the_result(
     extremes.check(machine, extremes.x((data.draw(st.integers(0, 20)), data.draw(st.integers(0, 300)))))
 
 
+SPECIAL = [
+    [1, NAN, 3, NAN, -NAN],
+    [-0.0, 0.0, -1.0, 0.0, -0.0],
+    [INF, -INF, INF, 2, 2],
+    [-INF] * 5,
+    [1e-40, 0, -1e-40, 1, -1],
+]
+
+
+@pytest.mark.parametrize("machine", GPUS, ids=names)
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i32"])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("least", [0, 5])
+def test_rows_of_one_tile_are_sorted(machine: Machine, dtype: str, largest: bool, least: int) -> None:
+    """Rows that fit a tile, of which each lane sorts what it has: whole numbers of which many are equal, all of them,
+    or one more than nothing; and numbers that are none."""
+    extremes = Extremes(5, largest, dtype=dtype, tile=(4, 256), wave=(1, 256), most=256, least=least)
+    for width in (least, 5, 100, 256):
+        extremes.check(machine, extremes.x((7, width)))
+    falling = torch.arange(256.0).flip(0).remainder(300 if dtype == "f32" else 100)
+    extremes.check(machine, torch.stack([falling, falling.flip(0), torch.zeros(256)]).to(TORCH[dtype]))
+    if dtype != "i32":
+        extremes.check(machine, torch.tensor(SPECIAL).to(TORCH[dtype]))
+
+
+@pytest.mark.parametrize("machine", GPUS, ids=names)
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i32"])
+@pytest.mark.parametrize("largest", [True, False])
+def test_tiles_are_compared_with_what_is_found(machine: Machine, dtype: str, largest: bool) -> None:
+    """Rows of several whole tiles: what they start from makes way for elements like it, which are somewhere; and those
+    that are found stay in front of later ones like them."""
+    extremes = Extremes(5, largest, dtype=dtype, tile=(4, 128), wave=(1, 128))
+    rows = [[(-100 if largest else 100) if dtype == "i32" else -INF if largest else INF] * 512, [7] * 512]
+    rows += [[*range(100), *([99] * 400), *range(100, 112)], [*range(128, 0, -1)] * 4, [0] * 511 + [1]]
+    extremes.check(machine, torch.tensor(rows).to(TORCH[dtype]))
+    if dtype != "i32":
+        extremes.check(machine, torch.tensor([[NAN] * 3 + [1.0] * 509, [1.0] * 130 + [NAN] * 382]).to(TORCH[dtype]))
+
+
+def test_ranks_of_elements_of_16_bits_are_found_by_words() -> None:
+    """Where an instruction joins what lanes have, one of 32 bits is enough; of f32 there are two."""
+    for dtype, bits in (("bf16", 32), ("f16", 32), ("f32", 64)):
+        extremes = Extremes(5, dtype=dtype, tile=(4, 256), wave=(1, 256), most=256, least=5)
+        joins = [op for op in lower(extremes.spec, NVIDIA).walk() if op.name == "join_lanes"]
+        assert [op.result.vector.dtype.bits for op in joins] == [bits] * 5
+
+
 WIDE = Extremes(3, tile=(2, 512), wave=(1, 128))
 BUGS = {
     "ranks that not every wave has laid down": dropped("barrier", 0),
-    "lanes that leave out a neighbour": altered("shuffle", "bits", lambda mask: mask if mask != 1 else 2),
+    "lanes that leave out others": altered("join_lanes", "lanes", lambda lanes: lanes // 2),
 }
 
 
@@ -257,5 +304,5 @@ def test_places_are_as_many_as_elements() -> None:
 
 def test_tiles_with_nothing_larger_take_no_step() -> None:
     extremes, falling = Extremes(4, wave=(1, 64)), torch.arange(512.0, 0, -1).expand(4, 512)
-    few, many = (extremes.run(NVIDIA, x)[0].counts["shuffle"] for x in (falling, falling.flip(1)))
+    few, many = (extremes.run(NVIDIA, x)[0].counts["join_lanes"] for x in (falling, falling.flip(1)))
     assert few < many / 3

@@ -19,10 +19,11 @@ from wavespec.targets.machine import Machine, machines
 (HOPPER,) = machines("sm_90")
 ROWS = ("argmax", "cross_entropy", "layer_norm", "log_softmax", "rms_norm", "softmax", "sum_dim", "topk")
 SUMS = [
-    {"A": 2, "N": n, "B": b}
-    for n, b in (
-        *((120, 1), (1032, 1), (4104, 1), (16392, 1), (1037, 1), (1037, 43), (1040, 264), (70, 3), (70, 16)),
-        *((70, 264), (70, 130), (12, 264), (7, 264), (7, 43)),
+    {"A": a, "N": n, "B": b}
+    for a, n, b in (
+        *((2, 120, 1), (2, 1032, 1), (2, 4104, 1), (2, 16392, 1), (2, 1037, 1), (2, 1037, 43), (2, 1040, 264)),
+        *((2, 70, 3), (2, 70, 16), (2, 70, 264), (2, 70, 130), (2, 12, 264), (2, 7, 264), (2, 7, 43), (2, 70, 72)),
+        *((48, 1037, 43), (8, 1037, 259), (32, 517, 257)),
     )
 ]
 
@@ -90,11 +91,13 @@ def _is_split(subject: Subject, number: int) -> bool:
 
 
 def _columns(case: TargetCase) -> int:
-    """Few, of whole vectors where the case is for these: of rows that cases before leave to this one, the shortest."""
+    """Few, of whole vectors where the case is for these: of rows that cases before leave to this one, the shortest, and
+    no more than it takes."""
     kernel = lower(case.spec, HOPPER, after="assign-tiles")
-    (least,) = (known.low or 0 for known in kernel.symbols if known.args[0] == "N")
-    is_whole = "op='%'" in str(case.when)
-    return max(504, -(-least // 8) * 8) if is_whole else max(501, least | 1)
+    (least, most) = next((known.low or 0, known.high or 504) for known in kernel.symbols if known.args[0] == "N")
+    if "op='%'" in str(case.when):
+        return max(min(504, most), -(-least // 8) * 8)
+    return max(min(501, most - 1), least | 1)
 
 
 @pytest.mark.rare

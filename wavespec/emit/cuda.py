@@ -17,6 +17,7 @@ from wavespec.emit.scheduling import LeftToTheCompiler
 from wavespec.emit.shared_divisor import SharedDivisors
 from wavespec.emit.store_runs import StoreRuns
 from wavespec.emit.traded_stores import TradedStores
+from wavespec.emit.warp_joins import WarpJoins
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread_ops import ELEMENTWISE, MMA, MMA_ASYNC, ROLE, STORE
 
@@ -40,7 +41,7 @@ def use_cuda(function: Function) -> None:
     function.use(memory, CudaFrame(function, roles), Atomics(function, memory, 'syncscope("device") monotonic'))
     shuffles = Shuffles(function, lanes.word_of_lane, lanes.word_from_lane)
     function.use(lanes, shuffles, Loops(function, lanes, attribute=AS_SCHEDULED, same_in_wave=lanes.same_in_wave))
-    function.use(CudaProducts(function, lanes), Barriers(function), LeftToTheCompiler(function))
+    function.use(WarpJoins(function), CudaProducts(function, lanes), Barriers(function), LeftToTheCompiler(function))
     if not any(op.is_(MMA, MMA_ASYNC) for op in function.kernel.walk()):  # sums of products leave no room for two forms
         divisors = SharedDivisors(function, lanes)
         function.use(divisors)

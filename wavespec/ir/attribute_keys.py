@@ -43,6 +43,7 @@ Integer = Literal[
     "lane",
     "lanes",
     "level",
+    "number_bits",
     "pending",
     "rank",
     "registers",

@@ -128,6 +128,14 @@ FROM_LANE: Final = _declare(
     results=1,
     attributes={"lane": Kind.INTEGER, "lanes": Kind.INTEGER},
 )
+JOIN_LANES: Final = _declare(
+    "join_lanes",
+    "T x n -> T x n",
+    "each element joined by `function` with those of all other lanes of the wave, in any order, for each of them",
+    operands=1,
+    results=1,
+    attributes={"function": Kind.TEXT, "lanes": Kind.INTEGER},
+)
 MMA: Final = _declare(
     "mma",
     "a, b, acc -> acc",

@@ -274,11 +274,12 @@ JOINED: Final = _declare(
 TOPK: Final = _declare(
     "topk",
     "tile ..., from ... -> tile ...",
-    "the largest along `dim`, as many as `k` has; elements of 64 bits are two tiles",
+    "the largest along `dim`, as many as `k` has; elements of 64 bits are two tiles; `number_bits`: the upper bits of "
+    "a number that tell elements apart, where places are those along the dim",
     Trait.ACROSS,
     operands=(1, None),
     results=(1, None),
-    attributes={**_ALONG, "k": Kind.TEXT},
+    attributes={**_ALONG, "k": Kind.TEXT, "number_bits": Attribute(Kind.INTEGER, absent="all")},
 )
 TAKE: Final = _declare(
     "take",

@@ -1,21 +1,26 @@
 """Ranks of a tile and those found before go in; those found with the larger ones of the tile among them come out.
 
-Code is one loop that takes the largest rank of the tile as long as that is larger than the last one found: few tiles of
-a long row have one that is.
+Code is one loop that takes the largest rank of the tile as long as that is larger than the last one found. Few tiles of
+a long row have one that is: where elements can be compared with the last one found, the loop, and what makes ranks of
+them, is in a branch; of tiles of which several lanes have a larger one, as the first of all, lanes sort what they have.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import symbol
+from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Value
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.butterfly import butterfly
 from wavespec.ops.candidates import Candidates
 from wavespec.ops.contexts import ThreadContext
+
+_SEVERAL = 6
+"""Lanes that have a larger rank, from which on it is sooner done to sort all than to insert one after the other."""
 
 Words = list[list[list[Value]]]
 """By word and group: the ranks of a group, or what is found of it."""
@@ -34,8 +39,46 @@ class Insertion:
     ) -> None:
         self.context, self.hint, self.largest_of, self.others = context, hint, largest_of, others
 
-    def inserted(self, ranks: Words, known: Words) -> Words:
-        """What is known, with the larger ranks among it."""
+    def where_larger(
+        self, flags: Sequence[Value], lanes: Sequence[int], ranks: Words, known: Words, sort: Callable[[Words], Words]
+    ) -> Words:
+        """The same in a branch, taken where a flag, an i32, of one of the lanes that differ in these bits is 1."""
+        context, outer = self.context, self.context.build
+        flag = functools.reduce(lambda one, other: outer.elementwise("maximum", one, other, hint=self.hint), flags)
+        (total,) = butterfly(context, "add", [flag], lanes, self.hint)
+        several, one, none = (outer.constant(value, flag.vector.dtype, 1) for value in (_SEVERAL, 1, 0))
+        larger = self._bound("larger", outer.elementwise("minimum", total, one, hint=self.hint))
+        is_many = outer.elementwise("le", several, total, hint=self.hint)
+        many = self._bound("many", outer.elementwise("where", is_many, one, none, hint=self.hint))
+
+        def both(known: Words) -> Words:
+            known = self._branch("sorted", many, known, sort)
+            return self.inserted(ranks, known, (1 - many) * len(known[0][0]))
+
+        return self._branch("any", larger, known, both)
+
+    def _bound(self, name: str, value: Value) -> Expr:
+        build = self.context.build
+        made = symbol(build.fresh(f"{self.hint}.{name}"), 0, 1)
+        self.context.symbols.append(made)
+        build.add("bind", (value,), (), symbol=made.args[0], uniform=True, of_wave=True)
+        return made
+
+    def _branch(self, name: str, condition: Expr, known: Words, change: Callable[[Words], Words]) -> Words:
+        """What is known, changed where the condition is 1."""
+        context, outer = self.context, self.context.build
+        at = symbol(outer.fresh(f"{self.hint}.{name}"), 0, 1)
+        context.symbols.append(at)
+        carried = tuple(_flat(known))
+        arguments = tuple(Value(outer.fresh(value.name), value.type) for value in carried)
+        context.build = inner = outer.nested()
+        yields = tuple(_flat(change(_like(known, iter(arguments)))))
+        context.build = outer
+        results = outer.loop(at.args[0], 0, condition, 1, carried, arguments, tuple(inner.ops), yields, once=True)
+        return _like(known, iter(results))
+
+    def inserted(self, ranks: Words, known: Words, most: Expr | None = None) -> Words:
+        """What is known, with the larger ranks among it; ``most``: as many of them, where it is not all."""
         context, outer = self.context, self.context.build
         count = len(known[0][0])
         largest = self._largest(self._groups(ranks))
@@ -59,7 +102,17 @@ class Insertion:
         left = [[list(group.words[number]) for group in groups] for number in range(len(ranks))]
         yields = (*_flat(left), *_flat(known), *_flat([largest]))
         inner, context.build = context.build, outer
-        results = outer.loop(at.args[0], 0, count, 1, carried, arguments, tuple(inner.ops), yields, goes_on=goes_on)
+        results = outer.loop(
+            at.args[0],
+            0,
+            count if most is None else most,
+            1,
+            carried,
+            arguments,
+            tuple(inner.ops),
+            yields,
+            goes_on=goes_on,
+        )
         behind = iter(results[sum(1 for _ in _flat(ranks)) :])
         return _like(known, behind)
 
@@ -117,7 +170,7 @@ class Insertion:
         total = flags[0]
         for other in flags[1:]:
             total = build.elementwise("maximum", total, other, hint=self.hint)
-        (total,) = butterfly(build, "maximum", [total], self.others, self.hint)
+        (total,) = butterfly(self.context, "maximum", [total], self.others, self.hint)
         build.add("bind", (total,), (), symbol=name, uniform=True, of_wave=True)
 
 

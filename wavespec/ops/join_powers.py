@@ -52,7 +52,7 @@ def _of_waves(op: Op, context: ThreadContext, found: Sequence[Value], wave: str,
     count = dict(kernel.waves)[wave]
     if kernel.launched is None:
         largest, total = part_of_each_lane(context, found, wave, hint)
-        (whole,) = butterfly(build, "maximum", [largest], bits_of_parts(count), hint)
+        (whole,) = butterfly(context, "maximum", [largest], bits_of_parts(count), hint)
     else:
         of_all = functools.partial(build.reduce, "maximum", hint=hint)
         (some, *_), load = parts_of_launched(context, found, (-math.inf, 0.0), hint, of_all)
@@ -81,4 +81,4 @@ def _joined(
     else:
         power = function_of(context, op["function"], less, fast=op["fast"], hint=hint)
     scaled = build.elementwise("mul", total, power, hint=hint)
-    return [whole, *butterfly(build, "add", [scaled], bits_of_parts(count), hint)]
+    return [whole, *butterfly(context, "add", [scaled], bits_of_parts(count), hint)]

@@ -17,7 +17,10 @@ from wavespec.ops.contexts import TileContext
 from wavespec.ops.reduce import identity
 from wavespec.ops.steps import Steps
 
-_LAST = 0x7FFFFFFF
+LAST_PLACE = 0x7FFFFFFF
+"""Behind every place; and the number of NaN."""
+LEAST_OF = {"rank": "maximum", "rank_down": "minimum"}
+"""By what makes a rank: whose identity has the least one."""
 _INFINITIES = {32: 0x7F800000, 64: 0x7FF0000000000000}
 
 Rank = tuple[Value, ...]
@@ -91,7 +94,7 @@ def _rank_down(steps: Steps, x: Value, place: Value) -> Value:
 
 
 def _counted_back(steps: Steps, place: Value) -> Value:
-    return steps("sub", _LAST, steps.cast(place, "i32"))
+    return steps("sub", LAST_PLACE, steps.cast(place, "i32"))
 
 
 def _among_largest(steps: Steps, number: Value, found: Value, word: Value) -> Value:
@@ -150,3 +153,13 @@ STEPS: Mapping[str, Callable[..., Value]] = {
     "numbered_float_down": _then(_turned, _float),
 }
 """Functions of elementwise tile operations that are no words of the language."""
+
+
+def element_of(steps: Steps, rank: Value, *, is_float: bool, is_down: bool) -> Value:
+    """The element of a rank of one word, in 32 bits."""
+    return STEPS[f"ranked_{'float' if is_float else 'whole'}{'_down' if is_down else ''}"](steps, rank)
+
+
+def place_of(steps: Steps, rank: Value) -> Value:
+    """Its place."""
+    return STEPS["ranked_place"](steps, rank)

@@ -107,7 +107,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     join = functools.partial(build.add_products, hint=result.name) if is_own or op.get("products") else None
     joined = registers_joined(context, fragments, layout, dim, function, result.name, join)
     joined = [build.cast(one, compute, result.name) for one in joined]
-    joined = butterfly(build, function, joined, near, result.name)
+    joined = butterfly(context, function, joined, near, result.name)
     if op.get("alone"):
         waves, far = [], []
     lanes, counts = context.kernel.lanes, dict(context.kernel.waves)
@@ -276,7 +276,7 @@ def _by_lanes(context: ThreadContext, values: Sequence[Value], wave: str, functi
         if count < lanes:
             place = context.kernel.symbol("lane") % lanes
             part = build.pad(part, place, 0, const(count), identity(function, part.vector.dtype))
-        joined += butterfly(build, function, [part], bits_of_parts(count), hint)
+        joined += butterfly(context, function, [part], bits_of_parts(count), hint)
     return joined
 
 

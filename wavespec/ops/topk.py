@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.ir.tile_ops import ELEMENTWISE, INDEX, REGISTER
 from wavespec.ops.argmax import first_of
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.butterfly import butterfly
@@ -17,8 +21,11 @@ from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
 from wavespec.ops.insertion import Insertion, Words
 from wavespec.ops.parts_of_waves import parts_of_waves
-from wavespec.ops.ranks import Rank, Ranks
+from wavespec.ops.ranks import LAST_PLACE, LEAST_OF, Rank, Ranks, element_of, place_of
 from wavespec.ops.reduce import identity, padded
+from wavespec.ops.short_ranks import F32_EXPONENT_BITS, FEW_BITS, ShortRanks
+from wavespec.ops.sorted_lists import MOST_LISTED, MOST_TAKEN, merged, taken
+from wavespec.ops.steps import Steps
 from wavespec.schema.ops.topk import Topk
 
 
@@ -33,7 +40,10 @@ def to_tile(statement: Topk, context: TileContext) -> None:
         start = ranks.of(elements, earlier)
     dims = tuple(statement.k if dim == statement.dim else dim for dim in value.tile.dims)
     found = tuple(context.tile(f"{name}_found", dims, word.tile.dtype) for word in rank)
-    context.add("topk", (*rank, *start), found, statement.span, node=name, dim=statement.dim, k=statement.k)
+    kind, more = value.tile.dtype, dict[str, Any]()
+    if places is None and kind.is_float and kind.bits <= FEW_BITS:
+        more["number_bits"] = F32_EXPONENT_BITS + kind.mantissa
+    context.add("topk", (*rank, *start), found, statement.span, node=name, dim=statement.dim, k=statement.k, **more)
     context.names[name] = ranks.elements(name, found, value.tile.dtype)
     if statement.indices is not None:
         context.names[statement.indices] = ranks.places(statement.indices, found, statement.dtype)
@@ -66,13 +76,24 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         ranks.append(_groups(context, fragments, layout, dim))
     is_run = not layout.projected([other for other in layout.dims if other != dim]).inner
     parts = [_in_order(context, context.fragments[word.name], count, is_run) for word in start]
-    if start and (others := _other_lanes(op, context, layout, dim)) is not None:
+    if (not start or _is_full(op, context)) and _is_listed(ranks, count, context):
+        found = [_listed(op, context, layout, ranks[0], parts, is_run)]
+    elif start and (others := _other_lanes(op, context, layout, dim)) is not None:
 
         def largest_of(groups: Sequence[Sequence[Value]]) -> list[Value]:
             joined = [_joined(context, group, is_run, hint) for group in groups]
             return _everywhere(op, context, layout, dim, joined)
 
-        found = Insertion(context, hint, largest_of, others).inserted(ranks, parts)
+        insertion, flags = Insertion(context, hint, largest_of, others), _larger_elements(op, context, layout, parts)
+        if flags is None or not _is_listed(ranks, count, context):
+            found = insertion.inserted(ranks, parts)
+        else:
+
+            def sort(known: Words) -> Words:
+                return [_listed(op, context, layout, ranks[0], known, is_run)]
+
+            lanes = [1 << at for at in range((context.kernel.lanes - 1).bit_length())]
+            found = insertion.where_larger(flags, lanes, ranks, parts, sort)
     else:
         found = _searched(op, context, layout, ranks, parts, is_run)
     for result, one in zip(op.results, found, strict=True):
@@ -89,6 +110,80 @@ def _other_lanes(op: Op, context: ThreadContext, layout: Layout, dim: str) -> li
     if waves or kernel.producers or in_reach(bits, machine)[1] or kernel.lanes > machine.lanes:
         return None
     return [bit for bit in (1 << at for at in range((kernel.lanes - 1).bit_length())) if bit not in bits]
+
+
+def _is_listed(ranks: Words, count: int, context: ThreadContext) -> bool:
+    """Whether ranks of one word are few enough to be sorted by each of several lanes."""
+    few = all(sum(one.vector.elements for one in group) <= MOST_LISTED for group in ranks[0])
+    return len(ranks) == 1 and few and count <= MOST_TAKEN and context.machine.lanes > 1
+
+
+def _listed(
+    op: Op, context: ThreadContext, layout: Layout, ranks: list[list[Value]], parts: Words, is_run: bool
+) -> list[list[Value]]:
+    """The first of sorted lists, time after time; or what all started from, where that is larger."""
+    build, hint = context.build, op.results[0].name
+    if is_run:
+        ranks = [
+            [build.slice(one, at, 1, hint) for one in group for at in range(one.vector.elements)] for group in ranks
+        ]
+    count, origin = op.results[0].tile.extent(op["k"]), context.origin(op)[op["dim"]]
+    largest_of = functools.partial(_everywhere, op, context, layout, op["dim"])
+    short = ShortRanks(build, hint, op.get("number_bits"), op.operands[0].tile.extent(op["dim"]), origin)
+    ranks = [[short.of(rank) for rank in group] for group in ranks]
+    found = taken(build, ranks, count, largest_of, hint)
+    found = [[short.whole(rank) for rank in group] for group in found]
+    for starts in [] if _is_full(op, context) else parts:
+        found = [merged(build, *both, hint) for both in zip(found, starts, strict=True)]
+    return found
+
+
+def _larger_elements(op: Op, context: ThreadContext, layout: Layout, parts: Words) -> list[Value] | None:
+    """For each group 1 where an element of the lane may have a larger rank than the last of what is known: where it
+    is larger or NaN, or the place of that is not in front of the tile.  Nothing where places do not lie along the dim.
+    """
+    build, hint = context.build, op.results[0].name
+    made = {value.name: by for by in context.kernel.walk() for value in by.results}
+    rank = made.get(op.operands[0].name)
+    if len(parts) != 1 or rank is None or not rank.is_(ELEMENTWISE) or rank["function"] not in LEAST_OF:
+        return None
+    value, is_down = rank.operands[0], rank["function"] == "rank_down"
+    places = made.get(rank.operands[1].name)
+    if places is None or not places.is_(INDEX):
+        return None
+    first = build.value(hint, DTYPES["i32"], 1)
+    build.add("coordinates", (), (first,), places=(context.origin(op)[op["dim"]],))
+    fragments = broadcast_fragments(build, value, context.fragments[value.name], layout)
+    flags: list[Value] = []
+    for group, known in zip(_groups(context, fragments, layout, op["dim"]), parts[0], strict=True):
+        last = element_of(Steps(build, known[-1], hint), known[-1], is_float=value.tile.dtype.is_float, is_down=is_down)
+        place = place_of(Steps(build, known[-1], hint), known[-1])
+        is_before = build.elementwise("lt", place, build.broadcast(first, place.vector.elements), hint=hint)
+        total = build.broadcast(is_before, group[0].vector.elements // is_before.vector.elements)
+        for part in group:
+            element = build.cast(part, last.vector.dtype, hint)
+            pair = (element, build.broadcast(last, element.vector.elements // last.vector.elements))
+            is_less = build.elementwise("le", *(pair[::-1] if is_down else pair), hint=hint)
+            total = build.elementwise("and", total, is_less, hint=hint)
+        one, none = (build.constant(number, DTYPES["i32"], total.vector.elements) for number in (1, 0))
+        flags.append(build.reduce("maximum", build.elementwise("where", total, none, one, hint=hint), hint))
+    return flags
+
+
+def _is_full(op: Op, context: ThreadContext) -> bool:
+    """Whether there are as many elements as are wanted, and a loop starts from what is less than any of them."""
+    made = {value.name: by for by in context.kernel.walk() for value in by.results}
+    rank = made.get(op.operands[-1].name)
+    if rank is None or not rank.is_(ELEMENTWISE) or rank["function"] not in LEAST_OF:
+        return False
+    element, place = (made.get(value.name) for value in rank.operands)
+    if element is None or place is None or not (element.is_(REGISTER) and place.is_(REGISTER)):
+        return False
+    least = identity(LEAST_OF[rank["function"]], element.result.tile.dtype)
+    whole = const(op.operands[0].tile.extent(op["dim"]))
+    there = op["size"] - context.origin(op)[op["dim"]] if op["masked"] else whole
+    count = op.results[0].tile.extent(op["k"])
+    return element["value"] == least and place["value"] == LAST_PLACE and there.low is not None and there.low >= count
 
 
 def _searched(
@@ -150,9 +245,9 @@ def _joined(context: ThreadContext, group: Sequence[Value], is_run: bool, hint: 
 
 def _everywhere(op: Op, context: ThreadContext, layout: Layout, dim: str, values: list[Value]) -> list[Value]:
     """The largest that any lane and wave along the dim has."""
-    build, hint = context.build, op.results[0].name
+    hint = op.results[0].name
     near, far = in_reach(lane_bits(op, layout, dim, context.kernel.lanes), context.machine)
-    values = butterfly(build, "maximum", values, near, hint)
+    values = butterfly(context, "maximum", values, near, hint)
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
     if not waves and not far:
         return values

@@ -91,6 +91,12 @@ class Values:
         return operands[0][lanes - lanes % op["lanes"] + op["lane"]]
 
     @staticmethod
+    def _join_lanes(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        lanes, size = op["lanes"], op.result.vector.elements
+        rows = operands[0].reshape(-1, lanes, size).swapaxes(1, 2).reshape(-1, lanes)
+        return np.repeat(joined(op["function"], rows).reshape(-1, size), lanes, axis=0)
+
+    @staticmethod
     def _pad(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
         (values,) = operands
         steps: Integers = np.arange(values.shape[1], dtype=np.int64) * int(op["stride"])

@@ -204,6 +204,9 @@ class Machine:
     """Types of fewer bits than f32 whose elements an instruction multiplies, several at a time."""
     packed_extremes: tuple[str, ...] = ()
     """Types of fewer bits than f32 of which an instruction finds the larger or smaller ones of two words; NaN stays."""
+    joined_by_lanes: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """By function: the types that an instruction joins over all lanes of a wave, for each of them; of 64 bits the upper
+    words, and then the lower ones of those lanes whose upper word that is."""
     widened_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Types of 8 bits and less of which two are made numbers of 16 bits at a time: by an instruction, and what it calls
     them, or where that is empty by their bits."""
