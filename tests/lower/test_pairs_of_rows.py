@@ -60,11 +60,12 @@ def step(kernel: Kernel) -> tuple[Op, ...]:
 
 def test_both_sides_have_tiles_where_each_element_meets_all_of_the_other_side() -> None:
     assert tiles(loads(DISTANCES), "cpu") == {"M": 16, "N": 32, "K": 8}
+    assert tiles(loads(DISTANCES), "sm_90") == {"M": 64, "N": 64, "K": 4}
     assert tiles(loads(OF_ONE), "cpu")["N"] == 1
 
 
 def test_targets_without_such_tiles_have_those_of_rows() -> None:
-    assert tiles(loads(DISTANCES), "sm_90")["N"] == 1
+    assert tiles(loads(DISTANCES), "gfx942")["N"] == 1
 
 
 @pytest.mark.parametrize(("text", "are_pairs"), [(DISTANCES, True), (OF_ONE, False)])
