@@ -29,7 +29,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.bfloat16, False): KernelSet(
         "attention_biased_bias",
         _FOLDER / "bias",
-        spec_sha256="83fe72d3ce79e93d1db597771ea3c844035aeb6537d13d73d3e891175691b459",
+        spec_sha256="0dd1310efbd656b4583abd8fcf694483f6c7b42a188cc071addbb0b081a06a68",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -39,7 +39,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16, torch.float16, False): KernelSet(
         "attention_biased_bias_f16",
         _FOLDER / "bias_f16",
-        spec_sha256="f1ac239fafc17f91dc4c3baeb9abb1b2312dab86adc9261b0ef90c653a07d27b",
+        spec_sha256="75c9cd4d8b386f532e6eb1dc7b138a4561dca96180f6acea105ec191dc81650c",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -49,7 +49,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16, None, True): KernelSet(
         "attention_biased_mask",
         _FOLDER / "mask",
-        spec_sha256="0b3bca85258741f6b943af324445525cf7e286e14960c4d09727cc69ba205955",
+        spec_sha256="5b1713c744a843b65f69d952f97abf1d0e18d16389995977b622c7764859eb7f",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -59,7 +59,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16, None, True): KernelSet(
         "attention_biased_mask_f16",
         _FOLDER / "mask_f16",
-        spec_sha256="7544f156e91336eea52acf38b2c81b7d1ecb949359684459c7f004ce5e5c9b7a",
+        spec_sha256="6bffb271b95a222e612162ebd8a5c79423ebbfe7bdf6abc27c8d412039874811",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -438,13 +438,13 @@ def _attention_biased_out_fake(
 
 
 _attention_biased_op = define_operator(
-    "wavespec_558f9365::attention_biased",
+    "wavespec_e14a1e36::attention_biased",
     "(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? mask, float? scale=None) -> Tensor",
     _new,
     _attention_biased_fake,
 )
 _attention_biased_out_op = define_operator(
-    "wavespec_558f9365::attention_biased_out",
+    "wavespec_e14a1e36::attention_biased_out",
     "(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? mask, Tensor(a!) out, float? scale=None) -> ()",
     _write,
     _attention_biased_out_fake,
