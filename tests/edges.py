@@ -119,6 +119,15 @@ def _low_scores(x: dict[str, Tensor]) -> None:
     x["q"][:], x["k"][:] = -1.1e19, 2e19
 
 
+def _large_scores(x: dict[str, Tensor]) -> None:
+    """Scores of up to 2^30 powers of two, of which f32 has one in 64; each query sees one key."""
+    x["q"][:], x["k"][:] = 0, 0
+    for query, number in enumerate((3000, 17264, 17312, 23712, 23792)):
+        x["q"][:, :, query, 10 * query : 10 * query + 10] = number
+        x["k"][:, :, query::7, 10 * query : 10 * query + 10] = -number
+        x["k"][:, :, 7 * query + 3, 10 * query : 10 * query + 10] = number
+
+
 def _attention(x: Tensors, mask: Tensor | None = None) -> Tensor:
     return functional.scaled_dot_product_attention(x["q"], x["k"], x["v"], attn_mask=mask)
 
@@ -230,6 +239,7 @@ EDGES = (
     Edge("infinite", "linear_gelu", {"M": 5, "N": 3, "K": 0}, _bias_alone, _gelu),
     Edge("lowest scores", "attention", _HEADS | {"D": 1}, _low_scores, _attention),
     Edge("lowest scores", "attention_f32", _HEADS | {"D": 1}, _low_scores, _attention),
+    Edge("large scores", "attention_f16", _HEADS, _large_scores, _attention),
     Edge("behind the count", "attention_padded", _HEADS | {"B": 2}, _behind_the_count, _padded),
     Edge(
         "unused pages",
