@@ -201,6 +201,40 @@ graph:{graph}  - result: found.total - found.largest
         lowered_case(case, machine)
 
 
+def test_parts_are_of_the_loop_that_plans_have_them_of() -> None:
+    """The first loop around another one joins squares of what that finds; only a later one may have parts."""
+    spec = loads(
+        """apiVersion: wavespec/v1
+kind: Kernel
+name: norm
+dims: {B: {}, N: {}, T: {}, S: {}}
+tensors:
+  x: {shape: [B, N, S], dtype: f32}
+  v: {shape: [B, T, S], dtype: f32}
+  y: {shape: [B], dtype: f32, role: output}
+graph:
+  - none: {register: [B], dtype: f32, value: 0}
+  - squares:
+      iterate: N
+      carry: {total: none}
+      body:
+        - zero: {register: [B, N], dtype: f32, value: 0}
+        - inner: {iterate: S, carry: {most: zero}, body: [{part: {read: x}}, {most: {sum: part, dim: S, init: most}}]}
+        - square: inner.most * inner.most
+        - total: {sum: square, dim: N, init: total}
+  - more:
+      iterate: T
+      carry: {total: squares.total}
+      body:
+        - inner: {iterate: S, carry: {total: total}, body: [{part: {read: v}}, {total: {sum: part, dim: [T, S], init: total}}]}
+        - total: inner.total
+  - {write: more.total, to: y}
+""",
+        "norm.wave.yaml",
+    )
+    assert all(len(case.kernels) == 1 for case in cases_for_target(spec, "sm_90"))
+
+
 def test_a_loop_in_a_loop_that_writes_beside_what_it_joins_is_refused() -> None:
     graph = NESTED.partition("  - middle:")[0].replace(
         "{total: {sum: part, dim: [N, S], init: total}}]",
