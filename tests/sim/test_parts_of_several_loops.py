@@ -9,6 +9,7 @@ import torch
 
 from tests.kernels import tensor_to_array
 from tests.sim.cases import lowered_case
+from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.cases import cases_for_target
 from wavespec.schema.resolve import complete_sizes
@@ -147,3 +148,103 @@ def test_loops_in_loops_have_parts_of_the_outer_dim(target: str) -> None:
     spec = spec_of(target, NESTED, "[N, B, S]", "[N, B, S]", tiles)
     right = reference(spec, x.double())
     np.testing.assert_allclose(found(target, spec, x, 2), right.numpy(), rtol=1e-5, atol=1e-6)
+
+
+SUM_AND_LARGEST = """
+  - none: {register: [B], dtype: f32, value: 0}
+  - lowest: {register: [B], dtype: f32, value: -.inf}
+  - found:
+      iterate: N
+      carry: {total: none, largest: lowest}
+      body:
+        - inner:
+            iterate: S
+            carry: {below: total, above: largest}
+            body:
+              - part: {read: x}
+              - below: {sum: part, dim: [N, S], init: below}
+              - above: {max: part, dim: [N, S], init: above}
+        - total: inner.below
+        - largest: inner.above
+  - more: {iterate: S, carry: {total: found.total}, body: [{row: {read: x, dims: [B, S], at: {N: 0}}}, {total: {sum: row, dim: S, init: total}}]}
+  - result: more.total * 100 + found.largest
+  - {write: result, to: y}
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_loops_in_loops_join_several_values_by_names_of_their_own_in_front_of_others(target: str) -> None:
+    x = torch.randint(-9, -4, (13, 2, 50), generator=torch.Generator().manual_seed(3)).float()
+    tiles = "{workgroup: B, tile: 1, axis: 0}, {tiling: N, tile: 2}, {tiling: S, tile: 32}"
+    spec = spec_of(target, SUM_AND_LARGEST, "[N, B, S]", "[B]", tiles)
+    right = reference(spec, x.double())
+    np.testing.assert_array_equal(found(target, spec, x, 2), right.numpy())
+
+
+def test_one_pass_for_a_mean_and_a_variance_of_planes_is_planned() -> None:
+    graph = SUM_AND_LARGEST.partition("  - more:")[0].replace("- above: {max: part", "- above: {sum: part")
+    spec = loads(
+        f"""apiVersion: wavespec/v1
+kind: Kernel
+name: norm
+dims: {{B: {{}}, N: {{}}, S: {{max: 256}}}}
+tensors: {{x: {{shape: [N, B, S], dtype: f32}}, y: {{shape: [B], dtype: f32, role: output}}}}
+graph:{graph}  - result: found.total - found.largest
+  - {{write: result, to: y}}
+""",
+        "norm.wave.yaml",
+    )
+    machine = machines("sm_90")[0]
+    with_parts = [case for case in cases_for_target(spec, "sm_90") if len(case.kernels) > 1]
+    assert with_parts
+    for case in with_parts:
+        lowered_case(case, machine)
+
+
+def test_parts_are_of_the_loop_that_plans_have_them_of() -> None:
+    """The first loop around another one joins squares of what that finds; only a later one may have parts."""
+    spec = loads(
+        """apiVersion: wavespec/v1
+kind: Kernel
+name: norm
+dims: {B: {}, N: {}, T: {}, S: {}}
+tensors:
+  x: {shape: [B, N, S], dtype: f32}
+  v: {shape: [B, T, S], dtype: f32}
+  y: {shape: [B], dtype: f32, role: output}
+graph:
+  - none: {register: [B], dtype: f32, value: 0}
+  - squares:
+      iterate: N
+      carry: {total: none}
+      body:
+        - zero: {register: [B, N], dtype: f32, value: 0}
+        - inner: {iterate: S, carry: {most: zero}, body: [{part: {read: x}}, {most: {sum: part, dim: S, init: most}}]}
+        - square: inner.most * inner.most
+        - total: {sum: square, dim: N, init: total}
+  - more:
+      iterate: T
+      carry: {total: squares.total}
+      body:
+        - inner: {iterate: S, carry: {total: total}, body: [{part: {read: v}}, {total: {sum: part, dim: [T, S], init: total}}]}
+        - total: inner.total
+  - {write: more.total, to: y}
+""",
+        "norm.wave.yaml",
+    )
+    assert all(len(case.kernels) == 1 for case in cases_for_target(spec, "sm_90"))
+
+
+def test_a_loop_in_a_loop_that_writes_beside_what_it_joins_is_refused() -> None:
+    graph = NESTED.partition("  - middle:")[0].replace(
+        "{total: {sum: part, dim: [N, S], init: total}}]",
+        "{total: {sum: part, dim: [N, S], init: total}}, {twice: part + part}, {write: twice, to: y}]",
+    )
+    with pytest.raises(WavespecError, match="writes beside what it joins"):
+        spec_of(
+            "sm_90",
+            graph,
+            "[N, B, S]",
+            "[N, B, S]",
+            "{workgroup: B, tile: 1, axis: 0}, {tiling: N, tile: 2}, {tiling: S, tile: 32}",
+        )

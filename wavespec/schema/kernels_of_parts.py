@@ -42,7 +42,7 @@ def needed_for(loop: Iterate, names: Iterable[str]) -> tuple[AnyOp, ...]:
 
 def found_by_walking(loop: Iterate) -> tuple[str, ...]:
     """Of what a loop carries, what is made of other values that it carries: parts have it when these are known."""
-    if any(every(Topk, loop.body)):
+    if any(every(Topk, loop.body)) or inner_loop(loop) is not None:
         return ()
     others = {name: loop.carry.keys() - {name} for name in loop.carry}
     used = {name: {word for op in needed_for(loop, [name]) for word in words_of(op)} for name in loop.carry}
@@ -143,7 +143,8 @@ class KernelsOfParts:
         loop = self.loop.model_copy(update={"dim": along, "carry": carry, "body": tuple(body)})
         dims = {one: dim for one, dim in self._dims().items() if one == along}
         size = dims[along].value or 1
-        left = set[str]() if goes_on else {self.dim, *(one.dim for one in every(Iterate, self.loop.body))}
+        others = {one.dim for op in self.spec.graph if op is not self.loop for one in every(Iterate, [op])}
+        left = set[str]() if goes_on else {self.dim, *(one.dim for one in every(Iterate, self.loop.body))} - others
         found: list[AnyConstraint] = [one for one in self.spec.constraints if getattr(one, "dim", "") not in left]
         tile = min(_CANDIDATES, 1 << (size - 1).bit_length()) if self.largest else size
         added: list[AnyConstraint] = [Tiling(dim=along, tile=_number(tile))]
@@ -336,7 +337,8 @@ class KernelsOfParts:
             return [op]
         if not masked:
             return [self._reduced(op, op.value)]
-        name = op.name
+        # A loop in the loop may carry it by another name.
+        name = next((one for one, made in self.reductions.items() if made == op), op.name)
         nothing, within = (free_name(self.spec, f"{name}_{what}") for what in ("nothing", "within"))
         here = f"i64(index({self.part})) * size({self.inside}) + i64(index({self.inside})) < size({self.dim})"
         where = Formula(name=within, text=f"where({here}, {op.value}, {nothing})")

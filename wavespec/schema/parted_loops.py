@@ -198,6 +198,8 @@ def _in_nest(loop: Iterate, inner: Iterate, made: Mapping[str, Reduce]) -> Itera
     """Why what a loop in a loop finds, in which the outer one does nothing else, is not joined part by part."""
     if any(bound is not None for bound in (inner.start, inner.end, inner.step, inner.until)):
         yield f"{quote(inner.name)} does not take all of its dim", _LEAVE_OUT
+    if loop.carry and any(every(Write, inner.body)):
+        yield f"{quote(inner.name)} writes beside what it joins", _LEAVE_OUT
     for name in loop.carry:
         op = made.get(name)
         words = [word for one in inner.body for word in words_of(one)]

@@ -139,13 +139,14 @@ class GraphRoles:
         sides, is_along = (rows, columns), kind in ("rows", "ordered")
         rows, columns = (rows or columns, "") if is_along else sides
         steps = max(self.loops, key=lambda dim: (dim in last, self._most_beside(dim)), default="")
+        walked = tuple(dim for dim in self.loops if dim != steps)
         roles = Roles(
             kind=kind,
             rows=rows,
             columns=columns,
             steps=(steps,) if steps else (),
             alone=tuple(dim for dim in results if dim not in {rows, columns}),
-            walked=tuple(dim for dim in self.loops if dim != steps),
+            walked=walked,
             whole=whole,
             along=self._are_along(whole),
             looked_up=bool(shared),
@@ -157,7 +158,7 @@ class GraphRoles:
             loops=sum(1 for _ in every(Iterate, self.ops)),
             counted=counted_dims(self.spec, self.ops),
             parted=self._may_have_parts(results, steps),
-            walk_parted=any(self._may_have_parts(results, dim) for dim in self.loops if dim != steps),
+            walk_parted=self._may_have_parts(results, next(iter(walked), "")),
             single=self._is_single() and all(map(self._joins_alone, every(Iterate, self.ops))),
             uniform=self._uniform(),
             ordered=self._is_ordered(),

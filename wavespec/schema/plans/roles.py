@@ -66,7 +66,7 @@ class Roles:
     parted: bool = False
     """Whether a kernel before may join the elements of parts of the dim of the loop."""
     walk_parted: bool = False
-    """Whether one may join those of parts of the dim of the loop around it."""
+    """Whether one may join those of parts of the first of `walked`."""
     products: int = 0
     """Sums of products beside each other."""
     narrow: int = 0
