@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from tests.lower.gemms import AMD, CPU, NVIDIA
 from tests.lower.rows_of_scores import rows
-from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.thread_ops import BIND, ELEMENTWISE, FOR, SHUFFLE
 from wavespec.lower.raise_late import RaiseLate
 
@@ -46,6 +50,25 @@ def test_a_largest_score_that_is_a_result_is_that_of_all_steps() -> None:
 def test_a_largest_score_that_is_used_between_loops_is_that_of_the_first() -> None:
     kernel = rows(between='store %h1 {memory = "z", offset = [lane]}')
     assert len(branches(RaiseLate()(kernel, NVIDIA))) == 2
+
+
+@pytest.mark.parametrize("name", ["largest2", "top2", "larger2", "highest2"])
+def test_what_leaves_a_loop_another_way_is_that_of_all_steps(name: str) -> None:
+    """In place of the sum of powers: what was largest before the last step, or largest in it."""
+
+    def change(loop: Op) -> tuple[Op, ...]:
+        known = {
+            value.name: value
+            for value in (*loop.body.arguments, *(op.results[0] for op in loop.body.ops if op.results))
+        }
+        if name not in known:
+            return (loop,)
+        highest, _, sums = loop.body.yields
+        return (replace(loop, region=replace(loop.body, yields=(highest, known[name], sums))),)
+
+    kernel = rows()
+    kernel = replace(kernel, body=rewrite(kernel.body, change, FOR))
+    assert RaiseLate()(kernel, NVIDIA) == kernel
 
 
 def test_machines_whose_products_lanes_await_are_left_alone() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.rewriting import uses_of
 from wavespec.ir.thread_ops import BROADCAST, ELEMENTWISE, FOR, MMA_ASYNC, MMA_WAIT, PACK, SHUFFLE, SLICE
 
 _SHAPES = SLICE | PACK | BROADCAST
@@ -63,11 +64,12 @@ def _of_loop(loop: Op) -> LargestSoFar | None:
     made = {result.name: op for op in body.ops for result in op.results}
     users = defaultdict[str, list[Op]](list)
     for op in body.ops:
-        for value in {value.name for one in op.walk() for value in one.operands}:
+        for value in {value.name for value in uses_of(op)}:
             users[value].append(op)
     for place, (largest, highest) in enumerate(zip(body.arguments, body.yields, strict=True)):
-        if (one := _Steps(made, users).carried(place, largest, highest)) is not None:
-            return one if sum(value == highest for value in body.yields) == 1 else None
+        others = {value.name for number, value in enumerate(body.yields) if number != place}
+        if (one := _Steps(made, users, others).carried(place, largest, highest)) is not None:
+            return one
     return None
 
 
@@ -75,6 +77,8 @@ def _of_loop(loop: Op) -> LargestSoFar | None:
 class _Steps:
     made: Mapping[str, Op]
     users: Mapping[str, list[Op]]
+    others: Set[str]
+    """What else the loop carries on."""
 
     def carried(self, place: int, largest: Value, highest: Value) -> LargestSoFar | None:
         last = self._of(highest, "maximum")
@@ -95,6 +99,8 @@ class _Steps:
         less = [op for op in self.users[highest.name] if self._is(op, "sub") and op.operands == (largest, highest)]
         rest = [op for op in self.users[highest.name] if op not in less and not self._is(op, "mul")]
         if len(less) != 1 or rest or {id(op) for op in self.users[largest.name]} != {id(joined), id(less[0])}:
+            return None
+        if self.others & {largest.name, less[0].result.name, *(op.result.name for op in chain)}:
             return None
         return self._scaled(place, largest, own, least, tuple(chain), less[0])
 
