@@ -29,7 +29,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.bfloat16, False): KernelSet(
         "attention_biased_bias",
         _FOLDER / "bias",
-        spec_sha256="0dd1310efbd656b4583abd8fcf694483f6c7b42a188cc071addbb0b081a06a68",
+        spec_sha256="0acf8d6f5403be825d4f4f29fe40e970e7d71ee341d0001c317a535841581d82",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -39,7 +39,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16, torch.float16, False): KernelSet(
         "attention_biased_bias_f16",
         _FOLDER / "bias_f16",
-        spec_sha256="75c9cd4d8b386f532e6eb1dc7b138a4561dca96180f6acea105ec191dc81650c",
+        spec_sha256="621317c6e9e59b95f3870a70182415c06b293c8019cda79199dfc9395ea4f7a6",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -49,7 +49,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16, None, True): KernelSet(
         "attention_biased_mask",
         _FOLDER / "mask",
-        spec_sha256="5b1713c744a843b65f69d952f97abf1d0e18d16389995977b622c7764859eb7f",
+        spec_sha256="e926a1d9e9a84d4e6a330970334f89b5d7677b611578d9f6281584fda5006b11",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -59,7 +59,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16, None, True): KernelSet(
         "attention_biased_mask_f16",
         _FOLDER / "mask_f16",
-        spec_sha256="6bffb271b95a222e612162ebd8a5c79423ebbfe7bdf6abc27c8d412039874811",
+        spec_sha256="796a2650debe4f78ab917987cd41ebea5d03eb0882ad31417dee08821113c79c",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_biased.wave.yaml",
         scalars=(
@@ -438,13 +438,13 @@ def _attention_biased_out_fake(
 
 
 _attention_biased_op = define_operator(
-    "wavespec_e14a1e36::attention_biased",
+    "wavespec_83332aab::attention_biased",
     "(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? mask, float? scale=None) -> Tensor",
     _new,
     _attention_biased_fake,
 )
 _attention_biased_out_op = define_operator(
-    "wavespec_e14a1e36::attention_biased_out",
+    "wavespec_83332aab::attention_biased_out",
     "(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? mask, Tensor(a!) out, float? scale=None) -> ()",
     _write,
     _attention_biased_out_fake,

@@ -29,7 +29,7 @@ _MEMBERS = {
     ("causal", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_masked_causal",
         _FOLDER / "causal",
-        spec_sha256="85a772bf8cdc6b04019c327089d6b7a53202c3cb26c343e0411740c5720f4a9d",
+        spec_sha256="9351502b67e2daa4cf460c0c2e2644234f57ad009ac65084a90664c5a441f9cb",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -39,7 +39,7 @@ _MEMBERS = {
     ("causal", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_masked_causal_f16",
         _FOLDER / "causal_f16",
-        spec_sha256="7179c8c2e82354bfe2c7a47254f17d537093e4c2c529c6b784992f4bd5852aaf",
+        spec_sha256="885338f28636a2e43f2c81bcbbc78155b713d21a4619e8c5ed07021dac59cd2b",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -49,7 +49,7 @@ _MEMBERS = {
     ("soft_cap", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_masked_soft_cap",
         _FOLDER / "soft_cap",
-        spec_sha256="850b52d985ff7eb724bf90255fb7f6af7a6108164ef17fb4c2072a87d888ef7e",
+        spec_sha256="8bee291b9318b7b1ef252606f7630060c93a5c96cebcaea495db5ae818a88a56",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -60,7 +60,7 @@ _MEMBERS = {
     ("window", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_masked_window",
         _FOLDER / "window",
-        spec_sha256="40329b51210949f01d57eb8ed2b1da7dc0e43ac3024680802c1a946f04ee3cea",
+        spec_sha256="0a287ecf093a8ebe4a9ff87e8b6ab42877e229e0b2a92fea79dc1344ed1bba21",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -71,7 +71,7 @@ _MEMBERS = {
     ("window", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_masked_window_f16",
         _FOLDER / "window_f16",
-        spec_sha256="12654c133035d9cc48a34e91f914e944c7a136f80871ca0de206aef7cc2d5671",
+        spec_sha256="a03c0b611154b24da7b4ae33b6a6b80906a6c69ff69b4322d2e911d400701c98",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -390,14 +390,14 @@ def _attention_masked_out_fake(
 
 
 _attention_masked_op = define_operator(
-    "wavespec_a22ce8b1::attention_masked",
+    "wavespec_c6cefe35::attention_masked",
     "(Tensor q, Tensor k, Tensor v, str mask, float? scale=None, float? soft_cap=None, SymInt? "
     "window=None) -> Tensor",
     _new,
     _attention_masked_fake,
 )
 _attention_masked_out_op = define_operator(
-    "wavespec_a22ce8b1::attention_masked_out",
+    "wavespec_c6cefe35::attention_masked_out",
     "(Tensor q, Tensor k, Tensor v, str mask, Tensor(a!) out, float? scale=None, float? soft_cap=None, "
     "SymInt? window=None) -> ()",
     _write,

@@ -29,7 +29,7 @@ _MEMBERS = {
     ("causal", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_ragged_causal",
         _FOLDER / "causal",
-        spec_sha256="f0c5d17ead7286abd27dea27ae5ffb6cb535c838436d5a1cb119d553f7287277",
+        spec_sha256="aaf98e8194bebfdb6587943d1ef27bb26cdcf971f3b165baab39a99e75a5c80f",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -39,7 +39,7 @@ _MEMBERS = {
     ("causal", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_ragged_causal_f16",
         _FOLDER / "causal_f16",
-        spec_sha256="4b04fc6f8237be98b540f944ecf32b1c9446f3aa78e056cecfe2bc1612abe5e6",
+        spec_sha256="5a2fa68a46a2b56451eeffb5f24f4cf1ac3819e8a6e48372d27ea0fd2fe69cf6",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -49,7 +49,7 @@ _MEMBERS = {
     ("full", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_ragged_full",
         _FOLDER / "full",
-        spec_sha256="25d2fbe21702059c797204bd08a3ece9b6469fb1b4a0828f05dadc7423a9447a",
+        spec_sha256="f41b2bb3407278508bce70f27bf0bcc755359df3d08b70eb3ce538a96aa16623",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -59,7 +59,7 @@ _MEMBERS = {
     ("full", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_ragged_full_f16",
         _FOLDER / "full_f16",
-        spec_sha256="410fb37905bd98fd942ef746e2934a8792686c8a85a98d7eb8311c69f0d6fe4f",
+        spec_sha256="59e82b856c863fa896e5ae8f86125f9078b5805b88afea4a565e063fd19f387c",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -308,14 +308,14 @@ def _attention_ragged_out_fake(
 
 
 _attention_ragged_op = define_operator(
-    "wavespec_de89adf1::attention_ragged",
+    "wavespec_e4e96c10::attention_ragged",
     "(Tensor q, Tensor k, Tensor v, Tensor q_starts, Tensor k_starts, str mask, float? scale=None) -> "
     "Tensor",
     _new,
     _attention_ragged_fake,
 )
 _attention_ragged_out_op = define_operator(
-    "wavespec_de89adf1::attention_ragged_out",
+    "wavespec_e4e96c10::attention_ragged_out",
     "(Tensor q, Tensor k, Tensor v, Tensor q_starts, Tensor k_starts, str mask, Tensor(a!) out, float? "
     "scale=None) -> ()",
     _write,
