@@ -110,7 +110,7 @@ def as_expanded(kernel: Kernel, tensor: Tensor, name: str) -> Tensor:
 
 
 def test_these_are_the_cases() -> None:
-    assert len(WITH_PRODUCERS) == 116 and {number for _, number in WITH_PRODUCERS} == set(range(17))
+    assert len(WITH_PRODUCERS) == 118 and {number for _, number in WITH_PRODUCERS} == set(range(17))
 
 
 def test_results_leave_by_boxes_of_one_head() -> None:

@@ -23,7 +23,7 @@ _F4, _F8 = (5, 9, 9, 9, 30, 20, 30, 30, 30, 40, 40, 40), (9, 5, 9, 9, 9, 9, 9, 3
 _MX_F4, _MX_F8 = (
     (*_BY_LANES, *({"M": rows, "N": 72, "K": 1024} for rows in (*few, *_MANY)), *_OTHERS) for few in (_F4, _F8)
 )
-_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 9, 30, 40, *[70] * 4, 130))
+_WEIGHTS = tuple({"M": rows, "N": 72, "K": 288} for rows in (9, 9, 9, 30, 40, 60, *[70] * 4, 130))
 _IMAGES = {"N": 2, "H": 6, "W": 10, "R": 3, "S": 3}
 _ODD = {"N": 1, "H": 5, "W": 7, "R": 3, "S": 2}
 _POINTS = {"R": 1, "S": 1}
@@ -92,11 +92,9 @@ SIZES: dict[str, tuple[Sizes, ...]] = {
         {"M": 1, "N": 65544},
         {"M": 2, "N": 16392},
         {"M": 3, "N": 4104},
-        {"M": 1, "N": 16392},
         {"M": 1, "N": 65541},
         {"M": 2, "N": 16391},
         {"M": 3, "N": 4099},
-        {"M": 1, "N": 16391},
     ),
 }
 """Of each case that has kernels before, sizes such as it is for."""
