@@ -53,7 +53,8 @@ class LaneOperations(Emitter, ABC):
 
     def of_any(self, name: str) -> str:
         """An ``i32`` that is 1 where a lane of those that run together has another than 0."""
-        raise NotImplementedError
+        # A pass binds so where a machine has asynchronous products alone: their emitter has it.
+        raise NotImplementedError(f"{type(self).__name__} has no vote of lanes for {name}")
 
     def emit_constant(self, op: Op) -> None:
         dtype, elements = op.result.vector.dtype, op.result.vector.elements

@@ -49,9 +49,9 @@ def _twice(loop: Op, kernel: Kernel, fresh: Callable[[str], str]) -> tuple[Op, .
     loads = [op for op in loop.body.ops if _is_asked(op, loop)]
     if not loads or loop["lower"] != const(0) or any(op.is_(FOR) for op in loop.body.ops):
         return (loop,)
-    known = {loop["induction"]}.union(*(size.symbols for size in kernel.all_sizes.values()))
-    if loop.operands:
-        known = set[str]()
+    known = set[str]()  # where products are not checked at all, no check is left to what all of them have in common
+    if not loop.operands:
+        known = {loop["induction"]}.union(*(size.symbols for size in kernel.all_sizes.values()))
     asked = [_hardest(*pair, loop, kernel) for op in loads for pair in _checks_of_rows(op, known)]
     checks = tuple(dict.fromkeys(pair for pair in asked if pair is not None))
     if None in asked or _own(loop) & {name for pair in checks for side in pair for name in side.symbols}:

@@ -104,7 +104,7 @@ def _raising(one: LargestSoFar, raises: str, fresh: Callable[[str], str]) -> tup
     rate = one.rates[0]
     for other in one.rates[1:]:
         rate = build.elementwise("maximum", rate, other, hint="rate")
-    more = build.elementwise("mul", build.elementwise("sub", one.own, one.largest, hint="more"), rate, hint="more")
+    more = _excess(build, one.own, one.largest, rate)
     elements = more.vector.elements
     is_near = build.elementwise("le", more, build.constant(_SLACK, more.vector.dtype, elements), hint="is_near")
     yes, no = (build.constant(value, DTYPES["i32"], elements) for value in (1, 0))
@@ -132,8 +132,13 @@ def _raising(one: LargestSoFar, raises: str, fresh: Callable[[str], str]) -> tup
     return *before, replace(branch, results=(highest.result,))
 
 
+def _excess(build: ThreadBuilder, score: Value, largest: Value, rate: Value) -> Value:
+    """By how many powers of 2 a score is larger."""
+    return build.elementwise("mul", build.elementwise("sub", score, largest, hint="more"), rate, hint="more")
+
+
 def _is_much_larger(build: ThreadBuilder, score: Value, largest: Value, rate: Value) -> Value:
-    more = build.elementwise("mul", build.elementwise("sub", score, largest, hint="more"), rate, hint="more")
+    more = _excess(build, score, largest, rate)
     slack = build.constant(_SLACK, more.vector.dtype, more.vector.elements)
     return build.elementwise("lt", slack, more, hint="is_more")
 

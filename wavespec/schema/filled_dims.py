@@ -22,6 +22,12 @@ def filled_dims(dims: Mapping[str, Dim], own: Sequence[str], asked: Sequence[str
     }
 
 
+def with_filled(own: Sequence[str], filled: Mapping[str, str]) -> tuple[str, ...]:
+    """The dims ``own`` with those that fill one of them up in its place."""
+    names = {source: name for name, source in filled.items()}
+    return tuple(names.get(dim, dim) for dim in own)
+
+
 def _filled_up(size: Expression | None) -> str | None:
     match size:
         case Binary(

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any, Final, cast
 
 from wavespec.ir.dtype import DTYPES, SCALED_PRODUCT
-from wavespec.schema.filled_dims import filled_dims
+from wavespec.schema.filled_dims import filled_dims, with_filled
 from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.constraints import AnyConstraint, Hardware, HardwareSettings, Wave, Workgroup
 from wavespec.schema.language.dtypes import DType
@@ -147,8 +147,7 @@ def laid_out(spec: KernelSpec, name: str, output: Mapping[str, Tensor], *, one_l
     tensor = spec.tensors[name]
     ((made, written),) = output.items()
     filled = filled_dims(spec.dims, tensor.shape, written.shape)
-    names = {source: dim for dim, source in filled.items()}
-    shape = tuple(names.get(dim, dim) for dim in tensor.shape)
+    shape = with_filled(tensor.shape, filled)
     groups = _side_by_side(shape, written.shape)
     whole = {group: group[0] if len(group) == 1 else free_name(spec, "_".join(group)) for group in groups}
     turned = free_name(spec, "turned")

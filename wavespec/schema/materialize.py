@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from wavespec.diagnostics import WavespecError, Where, listing, quote
 from wavespec.ir.dtype import SCALED_PRODUCT
 from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.filled_dims import filled_dims, read_filled
+from wavespec.schema.filled_dims import filled_dims, read_filled, with_filled
 from wavespec.schema.laid_out_results import obstacles, with_result_behind
 from wavespec.schema.language.base import Position
 from wavespec.schema.language.dtypes import DType
@@ -192,8 +192,7 @@ class _Asked:
         if tensor.is_strided:
             raise self.refused("it may have any strides", "Name the value that is read of it.")
         filled = filled_dims(self.spec.dims, tensor.shape, self.schedule.materialize[self.name])
-        names = {source: name for name, source in filled.items()}
-        self.check_dims([names.get(dim, dim) for dim in tensor.shape])
+        self.check_dims(with_filled(tensor.shape, filled))
 
     def check_output(self) -> None:
         for why, hint in obstacles(self.spec, self.name):
