@@ -67,7 +67,7 @@ def test_attention_in_f32_multiplies_parts() -> None:
     head, graph = text[: text.index("dtypes:")], text[text.index("graph:") : text.index("targets:")]
     dims = text[text.index("dims:") : text.index("params:")]
     tensors = text[text.index("tensors:") : text.index("constraints:")].replace(", space: shared, strides: any", "")
-    spec = loads((head + dims + tensors + graph).replace("DTYPE", "f32"))
+    spec = loads((head + dims + tensors + graph).replace("DTYPE", "f32").replace("LARGE", "1073741824"))
     cases = cases_for_target(spec, "sm_90")
     asked = [one.settings.mma for case in cases for one in case.spec.constraints if isinstance(one, Hardware)]
     assert {*asked} == {"mma3_m16n8k8_f32"} and len(asked) == len(cases)
