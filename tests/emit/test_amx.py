@@ -10,7 +10,8 @@ import torch
 
 from tests.emit.emulated_tiles import emulated
 from wavespec.emit.targets import module_to_binaries
-from wavespec.pipeline import emit
+from wavespec.ir.thread_ops import MMA
+from wavespec.pipeline import emit, lower
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
@@ -191,3 +192,22 @@ def test_blocks_of_sixteen_rows_are_in_their_places() -> None:
     x, a, b = (torch.randint(-9, 20, (rows, 128), generator=random).bfloat16() for rows in (128, 64, 64))
     one, other = (x.float() @ matrix.float().T for matrix in (a, b))
     assert torch.equal(emulated_kernel(WIDE)(x, a, b), one.bfloat16().float() - other)
+
+
+TALL = loads(
+    dump_yaml(TWO_PRODUCTS)
+    .replace("tile: 64, axis: 0", "tile: 16, axis: 0")
+    .replace("wave: M, tile: 64", "wave: M, tile: 16")
+    .replace("mma: auto", "mma: right_in_place")
+)
+"""The same in blocks of 32 rows of the other matrix by 16."""
+
+
+def test_blocks_of_sixteen_columns_are_two_tiles() -> None:
+    products = [op["instruction"] for op in lower(TALL, AMX).walk() if op.is_(MMA)]
+    assert set(products) == {"amx_bf16_32x16x32:swapped"}
+    text = emit(TALL, AMX).text
+    assert text.count("llvm.x86.tdpbf16ps") == 2 * len(products)
+    stored = re.findall(r'"llvm.x86.tilestored64"\(\S+, \S+, (\S+)\)', text)
+    assert stored
+    assert all(f"{stride} = arith.constant 64 : i64" in text for stride in stored)  # bytes of a row of sums

@@ -1,4 +1,4 @@
-"""Thread kernels for CPUs with tile registers: matrix products of blocks of 32x32 or 16x64 whose sums stay in tiles
+"""Thread kernels for CPUs with tile registers: matrix products of blocks of 32x32, 32x16 or 16x64 whose sums stay in tiles
 through a loop."""
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def uses_tiles(kernel: Kernel, machine: Machine) -> bool:
 
 
 def _tiled_row(op: Op, machine: Machine) -> MatrixInstruction | None:
-    """The row of a product in tile registers; of anything else None."""
-    row = machine.instruction(op["instruction"]) if op.is_(MMA) else None
+    """The row of a product in tile registers, whichever operand it takes first; of anything else None."""
+    row = machine.instruction(op["instruction"].partition(":")[0]) if op.is_(MMA) else None
     return row if row is not None and row.in_tile_registers else None
 
 
@@ -309,7 +309,7 @@ class Tiles(Emitter):
         rows, columns = _tiles_of(row)
         (left, left_stride), left_load = self._operand(self._rows(a, "amx.left", _ROW_BYTES))
         (right, right_stride), right_load = self._operand(self._rows(b, "amx.right", columns * _ROW_BYTES))
-        rights = _RIGHT[rows]
+        rights = _RIGHT[rows] if rows == 1 else _RIGHT[rows][:columns]
         at_once = len(set(rights))
         self._move(left_load, _LEFT, left, 0, left_stride)
         for j, tile in enumerate(rights[:at_once]):
