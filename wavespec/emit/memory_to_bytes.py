@@ -16,15 +16,15 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, VectorType, attribute_pairs, rewrite
 from wavespec.ir.layout import Arrangement, Digit
-from wavespec.ir.thread_ops import BULK_COPY, CAST, FOR, LOAD, LOAD_MATRIX, STORE
+from wavespec.ir.thread_ops import BULK_COPY, CAST, FOR, LOAD, LOAD_MATRIX, PREFETCH, STORE
 
 _BYTE, _FLAG = DTYPES["u8"], DTYPES["bool"]
 
 
 def memory_to_bytes(kernel: Kernel) -> Kernel:
     """Loads and stores of bool become those of u8 with a cast behind or before them; those of packed elements, of which
-    stores have whole bytes, those of bytes, with an ``unpack`` behind them or a ``pack_bits`` before them, and their
-    boxes those of bytes."""
+    stores have whole bytes, those of bytes, with an ``unpack`` behind them or a ``pack_bits`` before them; their boxes
+    and what is announced of them are those of bytes."""
     flags = {memory.name for memory in kernel.memories if memory.dtype == _FLAG}
     packed = {memory.name: memory.dtype for memory in kernel.memories if memory.is_packed}
     if not flags and not packed:
@@ -38,6 +38,8 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
         memory = op["memory"]
         if memory in packed and op.is_(BULK_COPY):
             return (_box_of_bytes(op, packed[memory]),)
+        if op.is_(PREFETCH):
+            return (_place_of_bytes(op, packed[memory]) if memory in packed else op,)
         if memory in packed:
             convert = _unpacked if op.is_(LOAD) else _shared
             return tuple(convert(op, packed[memory], count))
@@ -57,7 +59,7 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
             return replace(memory, dtype=_BYTE, shape=shape, arrangement=arranged)
         return replace(memory, dtype=_BYTE) if memory.name in flags else memory
 
-    body = rewrite(kernel.body, change, LOAD | LOAD_MATRIX | STORE | BULK_COPY)
+    body = rewrite(kernel.body, change, LOAD | LOAD_MATRIX | STORE | PREFETCH | BULK_COPY)
     return replace(kernel, memories=tuple(map(of_bytes, kernel.memories)), body=_carried_as_bytes(body))
 
 
@@ -103,6 +105,11 @@ def _arranged_in_bytes(arrangement: Arrangement, memory: Memory) -> Arrangement:
     if swizzle is not None:
         swizzle = replace(swizzle, chunk=swizzle.chunk // elements * bytes_)
     return Arrangement(tuple(map(change, arrangement.digits)), swizzle)
+
+
+def _place_of_bytes(hint: Op, dtype: DType) -> Op:
+    elements, bytes_ = dtype.packed
+    return hint.with_(offset=hint["offset"] // elements * bytes_)
 
 
 def _box_of_bytes(copy: Op, dtype: DType) -> Op:
