@@ -128,7 +128,7 @@ def test_passes_say_which_machines_they_are_for() -> None:
         *("strip-tiles", "split-chains", "sum-apart", "serialize-waves", "drop-checks", "skip-zeros", "skip-rows"),
         *("keep-results", "read-in-place", "fetch-ahead", "limit-code", "skip-nan", "multiply-in-pairs", "nest-lines"),
         *("peel-waves", "share-quotients", "join-remainders", "reduce-together", "announce-rows", "walk-rows"),
-        *("announce-columns", "announce-copies", "spread-announcements", "turn-runs", "cut-tiles"),
+        *("announce-columns", "announce-copies", "spread-announcements", "turn-runs", "cut-tiles", "roll-rows"),
         *(
             "check-once",
             "store-at-once",

@@ -61,6 +61,7 @@ from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.lower.read_once import ReadOnce
 from wavespec.lower.reduce_together import ReduceTogether
 from wavespec.lower.restart_sums import RestartSums
+from wavespec.lower.roll_rows import RollRows
 from wavespec.lower.round_copies import RoundCopies
 from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.scale_products import ScaleProducts
@@ -184,6 +185,7 @@ PASSES: tuple[Pass, ...] = (
     StoreWholeLines(),
     CheckOnce(),
     NestLines(),
+    RollRows(),
     HoistInvariants(),
     RaiseLate(),
     KeepNarrow(),
