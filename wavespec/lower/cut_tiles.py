@@ -8,7 +8,7 @@ from math import lcm, prod
 from typing import ClassVar
 
 from wavespec.ir.expr import const, symbol
-from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.tile_ops import COPY, INDEX, ITERATE, MMA, READ, REGISTER, SCAN, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
@@ -152,13 +152,19 @@ class _Cutting:
 
     def _along_vectors(self, dim: str, ops: Sequence[Op]) -> int:
         """Elements of a dim that accesses take together: as many as bytes of a register where the largest tiles of
-        tensors lie along it, and as words of one where staged tiles do, which blocks are turned for."""
+        tensors lie along it; where staged tiles do, as words of one, which blocks are turned for, or, where their rows
+        are those of tensors decoded, as a register has of these."""
         accesses = [(op, self.kernel.memory(op["memory"])) for op in ops if op.is_(READ | WRITE)]
         tensors = [(op, memory) for op, memory in accesses if memory.space == "global"]
         most = max((self._vectors(op) for op, _ in tensors), default=0)
         if any(memory.nearest_dim == dim for op, memory in tensors if self._vectors(op) == most):
             return self.machine.vector_bytes
-        staged = any(memory.nearest_dim == dim for op, memory in accesses if op.is_(WRITE) and memory.space != "global")
+        staged = [m for op, m in accesses if op.is_(WRITE) and m.space != "global" and m.nearest_dim == dim]
+        bits = [
+            m.dtype.bits for op, m in tensors if op.is_(READ) and m.nearest_dim == dim and dim in op.result.tile.dims
+        ]
+        if any(_has_rows(memory) and min(bits, default=64) < memory.dtype.bits for memory in staged):
+            return self.machine.vector_bytes * 8 // min(bits)
         return self.machine.vector_bytes // _WORD_BYTES if staged else 1
 
     def _vectors(self, op: Op) -> int:
@@ -170,6 +176,12 @@ class _Cutting:
         tile, kernel = value.tile, self.kernel
         elements = prod(tile.extent(dim) // kernel.waves_along(dim) for dim in tile.dims)
         return -(-elements * tile.dtype.bits // (self.machine.vector_bytes * 8))
+
+
+def _has_rows(memory: Memory) -> bool:
+    """Whether a staged tile is arranged row by row, not in panels."""
+    digits = memory.arrangement.digits if memory.arrangement is not None else ()
+    return bool(digits) and [digit.dim for digit in digits].count(digits[-1].dim) == 1
 
 
 def _values(op: Op) -> tuple[Value, ...]:
