@@ -8,7 +8,7 @@ import pytest
 
 from tests.kernels import subjects
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import FOR, LOAD, LOAD_TILE, MMA
+from wavespec.ir.thread_ops import FOR, LOAD, LOAD_TILE, MMA, PREFETCH
 from wavespec.pipeline import lower
 from wavespec.targets.machine import machines
 
@@ -68,3 +68,16 @@ def test_sums_that_are_scaled_are_added_row_by_row_beside_the_next_products() ->
     assert len(factor["mask"]) == 2, "also of the first row, which is always there"
     blocks = [op for op in inside(kernel, "at_K") if op.is_(LOAD) and op["memory"] == "carried.0"]
     assert {op.result.vector.elements for op in blocks} == {16}
+
+
+@pytest.mark.parametrize("name", ["linear_i4", "matmul_mxf4", "matmul_f8_blocks"])
+def test_rows_that_are_decoded_as_they_lie_are_a_loop(name: str) -> None:
+    """Of 128 steps of one row, whose next ones are announced."""
+    subject = next(one for one in subjects("cpu") if one.name == name)
+    case = next(case for case in subject.cases("cpu") if str(case.conditions[0]).startswith("M > 1"))
+    kernel = lower(case.spec, AMX)
+    row = inside(kernel, "row")
+    loads = [op for op in row if op.is_(LOAD) and op["memory"] == DECODED.get(name, "w")]
+    assert [op.result.vector.elements for op in loads] == [64] * 2
+    assert any(op.is_(PREFETCH) and op["memory"] == loads[0]["memory"] for op in row)
+    assert {op["instruction"] for op in kernel.walk() if op.is_(MMA)} == {"amx_bf16_32x16x32:swapped"}
