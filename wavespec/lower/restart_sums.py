@@ -12,6 +12,7 @@ from wavespec.ir.tile_ops import DOT, ITERATE, MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.tile_properties import products_have_three_operands
+from wavespec.schedule.buffer_ring import TURN
 from wavespec.targets.machine import Machine
 
 _LONG = 2048
@@ -20,7 +21,7 @@ _LEAST = 64
 """Elements of a step whose sums are worth an addition."""
 _LEAST_OF_VECTORS = 16
 """The same of vectors that go to memory and back in each step, as waves that take turns have them."""
-_MOST_SUMS = 32
+_MOST_SUMS = 64
 """Of a lane: it has as many for products that are under way, and for the total."""
 
 
@@ -96,11 +97,9 @@ def _is_cut(chain: list[Op], step: int, length: int | None, kernel: Kernel, mach
     """Whether the unit cuts off bits of sums that may be long, and that are few."""
     if step < _LEAST or (length is not None and length <= _LONG):
         return False
-    tile, sizes = chain[0].result.tile, kernel.all_sizes
-    sums = prod(tile.extents) // (kernel.wave_count * kernel.lanes)
-    most = [(sizes[dim].high if dim in sizes else None, tile.extent(dim)) for dim in tile.dims]
-    is_few = any(size is not None and size <= extent for size, extent in most)
-    return is_few and sums <= _MOST_SUMS and all(instruction_of(op, machine).truncates for op in chain)
+    sharing = prod(count for name, count in kernel.waves if name != TURN) * kernel.lanes
+    sums = prod(chain[0].result.tile.extents) // sharing
+    return sums <= _MOST_SUMS and all(instruction_of(op, machine).truncates for op in chain)
 
 
 def _restarted(body: Region, start: Value, chain: list[Op], fresh: Callable[[str], str]) -> Region:
