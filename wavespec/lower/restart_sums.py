@@ -13,6 +13,7 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.tile_properties import products_have_three_operands
 from wavespec.schedule.buffer_ring import TURN
+from wavespec.schedule.use_beside_products import has_room_beside
 from wavespec.targets.machine import Machine
 
 _LONG = 2048
@@ -34,9 +35,9 @@ class RestartSums(Pass):
             row.
             So they do where an instruction should add up few elements at once (`MatrixInstruction.chain`), and there
             are more: a chain of roundings is as long as a step, or as there are steps, not their product.
-    Cases:  results of 16 bits hide it.  Few are sums where one tile has all rows, or all columns: memory is what such a
-            product waits for, and libraries add up parts of K.  Large tiles have no registers left for two sums, and
-            are as exact as those of libraries.
+    Cases:  results of 16 bits hide it.  Few are sums of tiles that lanes share out in at most `_MOST_SUMS`: where there
+            are few rows or few tiles, libraries add up parts of K.  Large tiles have no registers left for two sums,
+            and are as exact as those of libraries.
     """
 
     name: ClassVar[str] = "restart-sums"
@@ -94,12 +95,14 @@ def _is_long(chain: list[Op], length: int | None, machine: Machine) -> bool:
 
 
 def _is_cut(chain: list[Op], step: int, length: int | None, kernel: Kernel, machine: Machine) -> bool:
-    """Whether the unit cuts off bits of sums that may be long, and that are few."""
+    """Whether the unit cuts off bits of sums that may be long, and that are few; waves in turn have a tile each."""
     if step < _LEAST or (length is not None and length <= _LONG):
         return False
     sharing = prod(count for name, count in kernel.waves if name != TURN) * kernel.lanes
     sums = prod(chain[0].result.tile.extents) // sharing
-    return sums <= _MOST_SUMS and all(instruction_of(op, machine).truncates for op in chain)
+    registers = kernel.distribution.roles.registers[1] or machine.registers_of(kernel.threads)
+    is_few = sums <= _MOST_SUMS and has_room_beside(sums, sums, registers)
+    return is_few and all(instruction_of(op, machine).truncates for op in chain)
 
 
 def _restarted(body: Region, start: Value, chain: list[Op], fresh: Callable[[str], str]) -> Region:
