@@ -20,4 +20,6 @@ def test_products_of_16_bits_with_results_in_f32(sizes: tuple[int, int, int]) ->
     given = dict(zip("MNK", sizes, strict=True))
     case = subject.cases("sm_90")[subject.case("sm_90", given)]
     inputs = subject.inputs(given, whole=False)
-    subject.check(inputs, run_case(subject, case, lowered_case(case, HOPPER), HOPPER, given, inputs), given, whole=False)
+    subject.check(
+        inputs, run_case(subject, case, lowered_case(case, HOPPER), HOPPER, given, inputs), given, whole=False
+    )

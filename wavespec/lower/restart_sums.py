@@ -22,8 +22,12 @@ _LEAST = 64
 """Elements of a step whose sums are worth an addition."""
 _LEAST_OF_VECTORS = 16
 """The same of vectors that go to memory and back in each step, as waves that take turns have them."""
-_MOST_SUMS = 64
-"""Of a lane: it has as many for products that are under way, and for the total."""
+_FREE_SUMS = 32
+"""Of a lane, whose additions take no time that was measured beside products."""
+_MOST_SUMS = 48
+"""Of a lane, where memory is what a product waits for: they take 1 to 7 %, and in tiles of many rows 5 to 20 %."""
+_TILES_OF_FEW = 2
+"""As many have all rows, or all columns, where these are few."""
 
 
 class RestartSums(Pass):
@@ -35,9 +39,9 @@ class RestartSums(Pass):
             row.
             So they do where an instruction should add up few elements at once (`MatrixInstruction.chain`), and there
             are more: a chain of roundings is as long as a step, or as there are steps, not their product.
-    Cases:  results of 16 bits hide it.  Few are sums of tiles that lanes share out in at most `_MOST_SUMS`: where there
-            are few rows or few tiles, libraries add up parts of K.  Large tiles have no registers left for two sums,
-            and are as exact as those of libraries.
+    Cases:  results of 16 bits hide it.  Few are sums that cost no time, and more where few tiles have all rows or all
+            columns: memory is what such a product waits for, and libraries add up parts of K.  Large tiles have no
+            registers left for two sums, and are as exact as those of libraries.
     """
 
     name: ClassVar[str] = "restart-sums"
@@ -99,10 +103,14 @@ def _is_cut(chain: list[Op], step: int, length: int | None, kernel: Kernel, mach
     if step < _LEAST or (length is not None and length <= _LONG):
         return False
     sharing = prod(count for name, count in kernel.waves if name != TURN) * kernel.lanes
-    sums = prod(chain[0].result.tile.extents) // sharing
+    tile = chain[0].result.tile
+    sums = prod(tile.extents) // sharing
     registers = kernel.distribution.roles.registers[1] or machine.registers_of(kernel.threads)
-    is_few = sums <= _MOST_SUMS and has_room_beside(sums, sums, registers)
-    return is_few and all(instruction_of(op, machine).truncates for op in chain)
+    sizes = [(kernel.all_sizes.get(dim), tile.extent(dim)) for dim in tile.dims]
+    most = [(size.high, extent) for size, extent in sizes if size is not None]
+    is_few = any(size is not None and size <= _TILES_OF_FEW * extent for size, extent in most)
+    is_cheap = sums <= (_MOST_SUMS if is_few else _FREE_SUMS) and has_room_beside(sums, sums, registers)
+    return is_cheap and all(instruction_of(op, machine).truncates for op in chain)
 
 
 def _restarted(body: Region, start: Value, chain: list[Op], fresh: Callable[[str], str]) -> Region:
