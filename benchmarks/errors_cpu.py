@@ -62,8 +62,8 @@ _LONG_PRODUCTS = sized("M N K", (3, 5, 100_000), (40, 48, 65_536), (1, 64, 100_0
 _LONG_ROWS = sized("M N", (2, 100_003), (1, 1 << 20))
 _IMAGES = sized("N H W C O R S D", (1, 6, 5, 2048, 24, 3, 3, 256), (1, 20, 20, 256, 64, 3, 3, 32))
 _HEADS = sized(
-    "B H M N D E S C G",
-    *((1, 2, 1, 20_000, 64, 64, 4, 0, 1), (1, 2, 40, 5000, 128, 128, 2, 0, 2), (1, 2, 3, 1, 64, 64, 1, 0, 1)),
+    "B H M N D E G",
+    *((1, 2, 1, 20_000, 64, 64, 1), (1, 2, 40, 5000, 128, 128, 2), (1, 2, 3, 1, 64, 64, 1)),
 )  # fmt: skip
 LONG: Mapping[str, tuple[Sizes, ...]] = {
     "rows": _LONG_ROWS,
@@ -72,7 +72,6 @@ LONG: Mapping[str, tuple[Sizes, ...]] = {
     "sum_dim": sized("A N B", (1, 1_000_000, 1), (1, 1_000_000, 3), (3, 100_000, 5), (2, 100_000, 64)),
     "cross_entropy_mean": sized("M", (1_000_000,)),
     "grouped_gemm": sized("T N K B", (40, 48, 65_536, 3)),
-    "qk_norm_rope": sized("T H D", (9, 2, 4096)),
     "scatter_add": sized("V T D", (2, 100_000, 8)),
     "images": _IMAGES,
     "heads": _HEADS,
