@@ -29,9 +29,13 @@ def steps(kernel: Kernel) -> list[str]:
     return [op["function"] if op.name == "elementwise" else op.name for op in loop.body.ops]
 
 
-@pytest.mark.parametrize("name", ["gemm", "gemm_bf16"])
-def test_sums_of_few_rows_start_at_zero(name: str) -> None:
-    kernel = RestartSums()(before(name, **FEW), HOPPER)
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("gemm", FEW), ("gemm_bf16", FEW), ("gemm_bf16", FEW | {"M": 24}), ("gemm_bf16", FEW | {"M": 96})],
+    ids=["f16", "bf16", "a tile of some of the rows", "tiles of 96 rows"],
+)
+def test_sums_that_leave_registers_for_two_start_at_zero(name: str, sizes: dict[str, int]) -> None:
+    kernel = RestartSums()(before(name, **sizes), HOPPER)
     assert steps(kernel)[-3:] == ["register", "mma", "add"]
     (loop,) = (op for op in kernel.body if op.name == "iterate")
     *_, product, total = loop.body.ops
@@ -43,10 +47,19 @@ def test_sums_of_few_rows_start_at_zero(name: str) -> None:
     [
         ("matmul", FEW),
         ("gemm_bf16", {"M": 300, "N": 5120, "K": 8192}),
+        ("gemm_bf16", {"M": 4096, "N": 4096, "K": 8192}),
+        ("gemm_bf16", {"M": 24, "N": 25_600, "K": 5120}),
         ("gemm_i8", FEW),
         ("matmul_tf32", FEW),
     ],
-    ids=["results of 16 bits", "many rows", "whole numbers", "operands of few bits"],
+    ids=[
+        "results of 16 bits",
+        "many rows",
+        "many sums",
+        "many sums of waves in turn",
+        "whole numbers",
+        "operands of few bits",
+    ],
 )
 def test_others_are_added_to_as_they_are(name: str, sizes: dict[str, int]) -> None:
     kernel = before(name, **sizes)

@@ -12,6 +12,8 @@ from wavespec.ir.tile_ops import DOT, ITERATE, MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.tile_properties import products_have_three_operands
+from wavespec.schedule.buffer_ring import TURN
+from wavespec.schedule.use_beside_products import has_room_beside
 from wavespec.targets.machine import Machine
 
 _LONG = 2048
@@ -20,8 +22,12 @@ _LEAST = 64
 """Elements of a step whose sums are worth an addition."""
 _LEAST_OF_VECTORS = 16
 """The same of vectors that go to memory and back in each step, as waves that take turns have them."""
-_MOST_SUMS = 32
-"""Of a lane: it has as many for products that are under way, and for the total."""
+_FREE_SUMS = 32
+"""Of a lane, whose additions take no time that was measured beside products."""
+_MOST_SUMS = 48
+"""Of a lane, where memory is what a product waits for: they take 1 to 7 %, and in tiles of many rows 5 to 20 %."""
+_TILES_OF_FEW = 2
+"""As many have all rows, or all columns, where these are few."""
 
 
 class RestartSums(Pass):
@@ -33,9 +39,9 @@ class RestartSums(Pass):
             row.
             So they do where an instruction should add up few elements at once (`MatrixInstruction.chain`), and there
             are more: a chain of roundings is as long as a step, or as there are steps, not their product.
-    Cases:  results of 16 bits hide it.  Few are sums where one tile has all rows, or all columns: memory is what such a
-            product waits for, and libraries add up parts of K.  Large tiles have no registers left for two sums, and
-            are as exact as those of libraries.
+    Cases:  results of 16 bits hide it.  Few are sums that cost no time, and more where few tiles have all rows or all
+            columns: memory is what such a product waits for, and libraries add up parts of K.  Large tiles have no
+            registers left for two sums, and are as exact as those of libraries.
     """
 
     name: ClassVar[str] = "restart-sums"
@@ -93,14 +99,18 @@ def _is_long(chain: list[Op], length: int | None, machine: Machine) -> bool:
 
 
 def _is_cut(chain: list[Op], step: int, length: int | None, kernel: Kernel, machine: Machine) -> bool:
-    """Whether the unit cuts off bits of sums that may be long, and that are few."""
+    """Whether the unit cuts off bits of sums that may be long, and that are few; waves in turn have a tile each."""
     if step < _LEAST or (length is not None and length <= _LONG):
         return False
-    tile, sizes = chain[0].result.tile, kernel.all_sizes
-    sums = prod(tile.extents) // (kernel.wave_count * kernel.lanes)
-    most = [(sizes[dim].high if dim in sizes else None, tile.extent(dim)) for dim in tile.dims]
-    is_few = any(size is not None and size <= extent for size, extent in most)
-    return is_few and sums <= _MOST_SUMS and all(instruction_of(op, machine).truncates for op in chain)
+    sharing = prod(count for name, count in kernel.waves if name != TURN) * kernel.lanes
+    tile = chain[0].result.tile
+    sums = prod(tile.extents) // sharing
+    registers = kernel.distribution.roles.registers[1] or machine.registers_of(kernel.threads)
+    sizes = [(kernel.all_sizes.get(dim), tile.extent(dim)) for dim in tile.dims]
+    most = [(size.high, extent) for size, extent in sizes if size is not None]
+    is_few = any(size is not None and size <= _TILES_OF_FEW * extent for size, extent in most)
+    is_cheap = sums <= (_MOST_SUMS if is_few else _FREE_SUMS) and has_room_beside(sums, sums, registers)
+    return is_cheap and all(instruction_of(op, machine).truncates for op in chain)
 
 
 def _restarted(body: Region, start: Value, chain: list[Op], fresh: Callable[[str], str]) -> Region:

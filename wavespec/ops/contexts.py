@@ -12,7 +12,7 @@ from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.saturating import LARGEST
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ir.tile_ops import CAST, MMA, WRITE
+from wavespec.ir.tile_ops import CAST, ITERATE, MMA, WRITE
 from wavespec.targets.machine import Machine
 
 SMALLEST_NORMAL = 2.0**-126
@@ -126,7 +126,8 @@ class ThreadContext:
 
     ``block``: what builds operations in a row.  ``fragments``: the registers of every tile.  ``by_unit``: the reads of
     tiles that stay in shared memory.  ``factors``: values that nothing but products use; ``rounded``: those that are
-    numbers of at most 16 bits wherever they are used.  ``constants``: what the inductions of unrolled loops stand for.
+    numbers of at most 16 bits wherever they are used.  ``totals``: what loops come to, all of which registers hold.
+    ``constants``: what the inductions of unrolled loops stand for.
     ``memories``, ``symbols``: those that operations add.
     """
 
@@ -143,6 +144,7 @@ class ThreadContext:
         self.by_unit: dict[str, Op] = {}
         self.factors = _factors(kernel)
         self.rounded = _rounded(kernel)
+        self.totals = frozenset(value.name for op in kernel.walk() if op.is_(ITERATE) for value in op.results)
         self.constants: dict[str, Expr] = {}
         self.memories: list[Memory] = []
         self.symbols: list[Expr] = []

@@ -34,6 +34,7 @@ _FEW_WAVES = 8
 """As many parts are read one after another sooner than lanes join them."""
 _RUN = 32
 """Registers that are joined in one chain."""
+_ROUNDED = ("add", "mul")
 _IDENTITY = {"add": 0, "mul": 1, "maximum": -float("inf"), "minimum": float("inf")}
 """What changes nothing; of integers the range takes the place of infinity."""
 
@@ -105,7 +106,10 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     # Where other lanes have parts of the sum, memory is waited for, and products that somebody needs are there anyway.
     is_own = context.kernel.lanes > 1 and function == "add" and not near and not far and not waves
     join = functools.partial(build.add_products, hint=result.name) if is_own or op.get("products") else None
-    joined = registers_joined(context, fragments, layout, dim, function, result.name, join)
+    # The last additions of a long sum round numbers about as large as it: few of them, where no other lanes join more.
+    is_last = value.name in context.totals and compute.is_float and not near and not far and not waves
+    run = 1 if is_last and function in _ROUNDED and join is None else _RUN
+    joined = registers_joined(context, fragments, layout, dim, function, result.name, join, run)
     joined = [build.cast(one, compute, result.name) for one in joined]
     joined = butterfly(context, function, joined, near, result.name)
     if op.get("alone"):
@@ -226,13 +230,15 @@ def registers_joined(
     function: str,
     hint: str,
     join: _Join | None,
+    run: int = _RUN,
 ) -> list[Value]:
     """One value per fragment of the layout's projection: everything that one lane has along ``dim`` joined.
 
-    ``join``: of two fragments, where that is a sum of products and not ``function`` of both.
+    ``join``: of two fragments, where that is a sum of products and not ``function`` of both.  ``run``: so many are
+    joined in one chain.
     """
     build, inner = context.build, layout.axes[len(layout.repeats) :]
-    whole = [_in_runs(build, function, parts, hint, join) for parts in fragments_along(layout, fragments, dim)]
+    whole = [_in_runs(build, function, parts, hint, join, run) for parts in fragments_along(layout, fragments, dim)]
     along = [bool(axis.stride(dim)) for axis in inner]
     if not any(along):
         return whole
@@ -281,15 +287,13 @@ def _by_lanes(context: ThreadContext, values: Sequence[Value], wave: str, functi
 
 
 def _in_runs(
-    build: ThreadBuilder, function: str, parts: Sequence[Value], hint: str, join: _Join | None = None
+    build: ThreadBuilder, function: str, parts: Sequence[Value], hint: str, join: _Join | None = None, run: int = _RUN
 ) -> Value:
     """All parts joined: runs of neighbours one after another, which takes the fewest registers, then runs in pairs."""
     both: _Join = join or functools.partial(build.elementwise, function, hint=hint)
 
-    def run(some: Sequence[Value]) -> Value:
-        return functools.reduce(both, some)
-
-    return in_pairs(build, function, [run(parts[at : at + _RUN]) for at in range(0, len(parts), _RUN)], hint)
+    runs = [functools.reduce(both, parts[at : at + run]) for at in range(0, len(parts), run)]
+    return in_pairs(build, function, runs, hint)
 
 
 def in_pairs(build: ThreadBuilder, function: str, parts: Sequence[Value], hint: str) -> Value:

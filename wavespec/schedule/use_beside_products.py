@@ -28,7 +28,7 @@ def use_beside_products(kernel: Kernel, loop: Op, registers: int, fresh: Callabl
     it left them.
     """
     step = _Step.of(kernel, loop)
-    if step is None or _words(loop.body.arguments) + _IN_FLIGHT * _words(step.wait.results) > registers - _OTHERS:
+    if step is None or not has_room_beside(_words(loop.body.arguments), _words(step.wait.results), registers):
         return (loop,)
     at, distance = kernel.symbol(loop["induction"]), loop["step"]
     whole = loop["lower"] + trips(loop) // _STEPS * _STEPS * distance
@@ -58,6 +58,11 @@ def use_beside_products(kernel: Kernel, loop: Op, registers: int, fresh: Callabl
     rounds = replace(rounds, results=results, region=Region(loop.body.arguments, tuple(ops), carried))
     rest = copied(replace(loop, operands=results).with_(lower=whole), fresh, {})
     return rounds, replace(rest, results=loop.results)
+
+
+def has_room_beside(carried: int, sums: int, registers: int) -> bool:
+    """Whether a lane has registers for what it carries and for the sums of two products."""
+    return carried + _IN_FLIGHT * sums <= registers - _OTHERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,8 @@ class MatrixUnit:
     def multiply(self, left: Array, right: Array, acc: Array) -> tuple[Array, int]:
         """The same from matrices ``[waves, m, k]`` and ``[waves, n, k]``.
 
-        Floating point: products and sums in f64, rounded once.  Integers: exact, wrapped to the accumulator.
+        Floating point: products and sums in f64, rounded once, towards zero by a unit that `truncates`, which loses
+        that much in each addition at least.  Integers: exact, wrapped to the accumulator.
         """
         total, wrong = self.acc.gather(acc)
         # i8 and i16 products are exact in f64, where numpy has a fast matrix product.
@@ -88,7 +89,11 @@ class MatrixUnit:
             if total.dtype.kind in "iu":
                 result = (total.astype(np.int64) + product.astype(np.int64)).astype(total.dtype)
             else:
-                result = converted(total.astype(np.float64) + product, self.instruction.acc.dtype)
+                exact = total.astype(np.float64) + product
+                result = converted(exact, self.instruction.acc.dtype)
+                if self.instruction.truncates:
+                    larger = np.abs(result) > np.abs(exact)
+                    result = np.where(larger, np.nextafter(result, np.zeros_like(result)), result)
         return self.acc.scatter(result), wrong
 
 
