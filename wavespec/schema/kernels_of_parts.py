@@ -188,9 +188,11 @@ class KernelsOfParts:
         dtype = _LONG if is_long else tensor.dtype
         each, first = (f"{dtype}({one})" if is_long else one for one in (found, self.loop.carry[name]))
         text = _JOINED[self.reductions[name].word].format(first, front)
+        # A value has the dims of the largest operand first, and what the loop carries has its parts first.
+        every_dim = (self.part, *dims, other) if len(dims) > 1 else ()
         return [
             Read(name=found, tensor=made, dims=(*dims, other), at={self.part: parse_index(other)}),
-            self._nothing(nothing, name, (), dtype),
+            self._nothing(nothing, name, every_dim, dtype),
             self._nothing(none, name, (self.part, *dims), dtype),
             Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {each}, {nothing})"),
             _changed(self.reductions[name], name=front, value=earlier, dim=other, init=none),
