@@ -16,6 +16,15 @@ _OF_TILES = ("workgroup", "wave", "tiling", "device")
 _STARTS = {"sum": 0, "max": -100, "min": 100}
 _ORDERS = {2: ("HW", "WH"), 3: ("DHW", "WHD", "HDW", "HWD")}
 """Of what a loop in a loop joins, as a reduction names it."""
+_SIZES_OF_NESTS: tuple[dict[str, int], ...] = (
+    {"B": 3, "D": 3, "H": 5, "W": 67},
+    {"B": 1, "D": 1, "H": 1, "W": 1},
+    {"B": 2, "D": 2, "H": 67, "W": 3},
+    {"B": 2, "D": 2, "H": 17, "W": 260},
+    {"B": 1, "D": 1, "H": 131, "W": 504},
+    {"B": 0, "D": 1, "H": 3, "W": 5},
+    {"B": 2, "D": 1, "H": 0, "W": 5},
+)
 
 
 def nested(random: Random, whole: bool) -> RandomSpec:
@@ -40,7 +49,7 @@ def nested(random: Random, whole: bool) -> RandomSpec:
     if random.random() < 0.5:
         _again(graph, loops, dims, (read, compute), values)
         tensors += declared({"y": dims}, compute, output=True)
-    sizes = ({"B": 3, "D": 3, "H": 5, "W": 67}, {"B": 1, "D": 1, "H": 1, "W": 1}, {"B": 2, "D": 2, "H": 67, "W": 3})
+    sizes = _SIZES_OF_NESTS if whole else _SIZES_OF_NESTS[:3]
     text = spec_text(f"{{{', '.join(f'{dim}: {{}}' for dim in dims)}}}", tensors, [], graph)
     return RandomSpec(text, whole, tuple({dim: one[dim] for dim in dims} for one in sizes))
 

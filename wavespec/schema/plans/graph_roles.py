@@ -156,6 +156,7 @@ class GraphRoles:
             sums=self._only_sums(),
             largest=max((self.fixed.get(op.k, 0) for op in every(Topk, self.ops)), default=0),
             loops=sum(1 for _ in every(Iterate, self.ops)),
+            sweeps=sum(loop.dim == steps for loop in every(Iterate, self.ops)),
             counted=counted_dims(self.spec, self.ops),
             parted=self._may_have_parts(results, steps),
             walk_parted=self._may_have_parts(results, next(iter(walked), "")),
