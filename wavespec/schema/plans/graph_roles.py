@@ -151,7 +151,7 @@ class GraphRoles:
             along=self._are_along(whole),
             looked_up=bool(shared),
             divisors=divisors(every(Read, self.ops), {"rows": rows, "columns": columns}) if kind == "elements" else {},
-            operands=self._tensors_across(across) if across else (),
+            operands=self._tensors_across(across, columns) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),
             largest=max((self.fixed.get(op.k, 0) for op in every(Topk, self.ops)), default=0),
@@ -392,13 +392,13 @@ class GraphRoles:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""
         for op in every(Read, self.ops):
             shape = self.spec.tensors[op.tensor].shape
-            if not op.at and len(shape) > 1 and shape[-1] in results and shape[-1] != columns and columns in shape:
+            if not op.at and shape and shape[-1] in results and shape[-1] != columns and columns in shape:
                 return shape[-1]
         return ""
 
-    def _tensors_across(self, across: str) -> tuple[str, ...]:
-        read = [op.tensor for op in every(Read, self.ops) if not op.at]
-        return tuple(dict.fromkeys(name for name in read if self.spec.tensors[name].shape[-1] == across))
+    def _tensors_across(self, across: str, columns: str) -> tuple[str, ...]:
+        read = {op.tensor: self.spec.tensors[op.tensor].shape for op in every(Read, self.ops) if not op.at}
+        return tuple(name for name, shape in read.items() if columns in shape and shape[-1] == across)
 
     def _only_sums(self) -> bool:
         """Places of extremes are joined as ranks, which have no order either."""
