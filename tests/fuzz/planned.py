@@ -55,7 +55,12 @@ def nested(random: Random, whole: bool) -> RandomSpec:
 
 
 def _nest(
-    graph: Graph, name: str, loops: str, starts: dict[str, str], what: tuple[str, str, list[str], str, str], found: list[Value]
+    graph: Graph,
+    name: str,
+    loops: str,
+    starts: dict[str, str],
+    what: tuple[str, str, list[str], str, str],
+    found: list[Value],
 ) -> None:
     dims, along, words, read, compute = what
     loop = f"{name}{loops[0]}"

@@ -47,7 +47,7 @@ def kernel(body: str, target: str = "sm_90") -> Kernel:
 
 
 def changed(body: str, target: str = "sm_90") -> str:
-    return print_kernel(JoinStepsLast().apply(kernel(body, target), machines(target)[0]))
+    return print_kernel(JoinStepsLast()(kernel(body, target), machines(target)[0]))
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
@@ -81,3 +81,10 @@ def test_reductions_of_other_functions_stay() -> None:
 def test_waves_that_take_turns_keep_the_order_of_the_spec() -> None:
     body = H_FIRST + "    yield %over_W"
     assert changed(body, "cpu") == print_kernel(kernel(body, "cpu"))
+
+
+@pytest.mark.parametrize(("old", "new"), [("W: 64", "W: 16"), ("split loop W 64 0\n", "")])
+def test_short_rows_and_dims_of_no_loop_stay(old: str, new: str) -> None:
+    text = HEAD.replace("BODY", (H_FIRST + "    yield %over_W").strip("\n")).replace(old, new)
+    given = parse_kernel(text)
+    assert print_kernel(JoinStepsLast()(given, machines("sm_90")[0])) == print_kernel(given)

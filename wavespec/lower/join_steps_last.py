@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from math import prod
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
@@ -13,51 +14,61 @@ from wavespec.lower.base import Pass
 from wavespec.lower.tile_properties import tiles_are_placed
 from wavespec.targets.machine import Machine
 
+_FEW = 16
+"""Elements of a row that lanes join as long as waves exchange those of all rows."""
+
 
 class JoinStepsLast(Pass):
-    """Join along the dim of a loop last what its steps join along several dims, where waves run at the same time.
+    """Join along the dim of a loop last what its steps join along several dims.
 
     Before: the reductions of a step stand in the order in which the spec names their dims, and behind a loop that was
             in another one a ``cast`` gives a value its own type under another name.
     After:  where a loop carries what the last of them makes, that one is along the dim of the loop, and no such cast
             is between it and the next step: `DeferReductions` can leave it to the end, so that no step waits for other
-            waves.  What the others join is a part of a row, which a lane or a wave has.
+            waves.  What the others join is a part of a row, which a lane or a wave has: of the dim of a loop that was
+            in this one.  Rows of few elements stay, which lanes would join across each other in each step.
     """
 
     name: ClassVar[str] = "join-steps-last"
     requires = (tiles_are_placed,)
 
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.concurrent_waves
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if not machine.concurrent_waves:
-            return kernel
+        del machine
+        of_loops = {split.dim for split in kernel.distribution.loops}
 
         def change(op: Op) -> tuple[Op, ...]:
-            return (_with_loop_last(_without_casts(op)),)
+            return (_with_loop_last(_without_casts(op), of_loops),)
 
         return replace(kernel, body=rewrite(kernel.body, change, ITERATE))
 
 
 def _without_casts(loop: Op) -> Op:
     """The loop with what a cast to the same type is of in place of what it makes."""
-    same = {
-        op.result.name: op.operands[0]
-        for op in loop.body.ops
-        if op.is_(CAST) and op.result.type == op.operands[0].type and op.result in loop.body.yields
-    }
-    if not same or any(value in loop.body.arguments for value in same.values()):
+    made = [value for op in loop.body.ops for value in op.results]
+    casts = [op for op in loop.body.ops if op.is_(CAST) and op.operands[0] in made and op.result in loop.body.yields]
+    same = {op.result.name: op.operands[0] for op in casts if op.result.type == op.operands[0].type}
+    if not same:
         return loop
     ops = tuple(renamed(op, same) for op in loop.body.ops if not {value.name for value in op.results} & {*same})
     yields = tuple(same.get(value.name, value) for value in loop.body.yields)
     return replace(loop, region=replace(loop.body, ops=ops, yields=yields))
 
 
-def _with_loop_last(loop: Op) -> Op:
+def _with_loop_last(loop: Op, of_loops: Set[str]) -> Op:
     made: dict[str, Op] = {}
     for argument, last in zip(loop.body.arguments, loop.body.yields, strict=True):
         chain = _chain(loop, argument, last)
         dims = [op["dim"] for op in chain]
-        if loop["dim"] in dims[:-1]:
-            made |= {op.result.name: other for op, other in zip(chain, _turned(chain, dims.index(loop["dim"])), strict=True)}
+        if loop["dim"] not in dims[:-1] or not of_loops.issuperset(dims):
+            continue
+        tile = chain[0].operands[0].tile
+        if prod(tile.extent(dim) for dim in dims if dim != loop["dim"]) > _FEW:
+            made |= {
+                op.result.name: other for op, other in zip(chain, _turned(chain, dims.index(loop["dim"])), strict=True)
+            }
     ops = tuple(made[op.result.name] if op.is_(REDUCE) and op.result.name in made else op for op in loop.body.ops)
     return replace(loop, region=replace(loop.body, ops=ops)) if made else loop
 
@@ -76,7 +87,9 @@ def _chain(loop: Op, argument: Value, last: Value) -> Sequence[Op]:
 
 
 def _uses(loop: Op, value: Value) -> int:
-    return sum(_taken(op).count(value) for inner in loop.body.ops for op in inner.walk()) + loop.body.yields.count(value)
+    return sum(_taken(op).count(value) for inner in loop.body.ops for op in inner.walk()) + loop.body.yields.count(
+        value
+    )
 
 
 def _taken(op: Op) -> tuple[Value, ...]:
@@ -89,7 +102,11 @@ def _turned(chain: Sequence[Op], place: int) -> Iterator[Op]:
     value = chain[0].operands[0]
     for op, other in zip(chain, order, strict=True):
         dims: Mapping[str, int] = dict(zip(value.tile.dims, value.tile.extents, strict=True))
-        result = op.result if op is chain[-1] else replace(op.result, type=replace(value.tile.without({other["dim"]}), dtype=op.result.tile.dtype))
+        result = (
+            op.result
+            if op is chain[-1]
+            else replace(op.result, type=replace(value.tile.without({other["dim"]}), dtype=op.result.tile.dtype))
+        )
         assert other["dim"] in dims
         yield replace(op, operands=(value, *op.operands[1:]), results=(result,), attributes=other.attributes)
         value = result

@@ -30,8 +30,8 @@ from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.join_products import JoinProducts
 from wavespec.lower.join_remainders import JoinRemainders
-from wavespec.lower.join_waves import JoinWaves
 from wavespec.lower.join_steps_last import JoinStepsLast
+from wavespec.lower.join_waves import JoinWaves
 from wavespec.lower.keep_apart import KeepApart
 from wavespec.lower.keep_in_shared import KeepInShared
 from wavespec.lower.keep_narrow import KeepNarrow

@@ -16,7 +16,7 @@ from wavespec.targets.machine import Machine
 
 
 class PassPartsOn(Pass):
-    """Carry through a loop what one in it has left to its end, where waves run at the same time.
+    """Carry through a loop what one in it has left to its end.
 
     Before: behind a loop in a loop a ``reduce`` joins what each register has found, onto what the outer one carries.
     After:  where nothing else uses either, the outer loop carries the parts, from which the inner one goes on, and the
@@ -27,9 +27,12 @@ class PassPartsOn(Pass):
     name: ClassVar[str] = "pass-parts-on"
     requires = (parts_are_joined,)
 
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.concurrent_waves
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if not machine.concurrent_waves:
-            return kernel
+        del machine
+
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
@@ -49,7 +52,11 @@ def _passed_on(loop: Op, number: int, fresh: Callable[[str], str], starts: list[
         return loop
     place = inner.results.index(made.operands[0])
     start = _made_by(body.ops, inner.operands[place])
-    if start is None or not start.is_(REGISTER) or start["value"] != identity(made["function"], start.result.tile.dtype):
+    if (
+        start is None
+        or not start.is_(REGISTER)
+        or start["value"] != identity(made["function"], start.result.tile.dtype)
+    ):
         return loop
     first, argument, found = (Value(fresh(made.result.name), start.result.type) for _ in range(3))
     starts.append(replace(start, results=(first,)))
