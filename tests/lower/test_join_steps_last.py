@@ -88,3 +88,9 @@ def test_short_rows_and_dims_of_no_loop_stay(old: str, new: str) -> None:
     text = HEAD.replace("BODY", (H_FIRST + "    yield %over_W").strip("\n")).replace(old, new)
     given = parse_kernel(text)
     assert print_kernel(JoinStepsLast()(given, machines("sm_90")[0])) == print_kernel(given)
+
+
+def test_a_row_of_one_element_is_joined_first() -> None:
+    short = [body.replace("W: 64", "W: 1") + "    yield %over_W" for body in (H_FIRST, W_FIRST)]
+    given, right = (parse_kernel(HEAD.replace("BODY", one.strip("\n")).replace("W: 64", "W: 1")) for one in short)
+    assert print_kernel(JoinStepsLast()(given, machines("sm_90")[0])) == print_kernel(right)

@@ -46,8 +46,8 @@ class JoinStepsLast(Pass):
 
 
 def _without_casts(loop: Op) -> Op:
-    """The loop with what a cast to the same type is of in place of what it makes."""
-    made = [value for op in loop.body.ops for value in op.results]
+    """The loop with what a cast to the same type is of, a reduction or what a loop found, in place of what it makes."""
+    made = [value for op in loop.body.ops if op.is_(REDUCE | ITERATE) for value in op.results]
     casts = [op for op in loop.body.ops if op.is_(CAST) and op.operands[0] in made and op.result in loop.body.yields]
     same = {op.result.name: op.operands[0] for op in casts if op.result.type == op.operands[0].type}
     if not same:
@@ -65,7 +65,7 @@ def _with_loop_last(loop: Op, of_loops: Set[str]) -> Op:
         if loop["dim"] not in dims[:-1] or not of_loops.issuperset(dims):
             continue
         tile = chain[0].operands[0].tile
-        if prod(tile.extent(dim) for dim in dims if dim != loop["dim"]) > _FEW:
+        if not 1 < prod(tile.extent(dim) for dim in dims if dim != loop["dim"]) <= _FEW:
             made |= {
                 op.result.name: other for op, other in zip(chain, _turned(chain, dims.index(loop["dim"])), strict=True)
             }

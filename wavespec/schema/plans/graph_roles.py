@@ -208,6 +208,7 @@ class GraphRoles:
             alone=alone,
             heads=self._heads(row, alone) if chained and self._is_single() else None,
             split=bool(steps) and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
+            parted=chained and bool(steps) and self._may_have_parts(results, steps[0]),
             walked=tuple(dim for dim in self.loops if dim not in steps),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
