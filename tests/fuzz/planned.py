@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import yaml
 
@@ -34,7 +35,7 @@ def nested(random: Random, whole: bool) -> RandomSpec:
     order = [*"B", *loops]
     random.shuffle(order)
     dims = "".join(order) if random.random() < 0.5 else "B" + loops
-    words = random.sample(("sum", "sum", "max", "min"), random.randrange(1, 4))
+    words: list[str] = random.sample(("sum", "sum", "max", "min"), random.randrange(1, 4))
     along = random.choice(_ORDERS[len(loops)])
     found: list[Value] = []
     for number in range(random.randrange(1, 3)):
@@ -96,7 +97,8 @@ def planned_spec(random: Random) -> RandomSpec:
 def without_tiles(one: RandomSpec) -> RandomSpec:
     """The spec with what is computed alone."""
     data = yaml.safe_load(one.text)
-    kept = [line for line in data.pop("constraints", None) or [] if not {*_OF_TILES} & {*line}]
+    constraints: list[dict[str, Any]] = data.pop("constraints", None) or []
+    kept = [one for one in constraints if not {*_OF_TILES} & {*one}]
     data.pop("schedule", None)
     for tensor in data["tensors"].values():
         tensor.pop("space", None)

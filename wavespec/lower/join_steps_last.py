@@ -47,7 +47,8 @@ class JoinStepsLast(Pass):
 
 def _without_casts(loop: Op) -> Op:
     """The loop with what a cast to the same type is of, a reduction or what a loop found, in place of what it makes."""
-    made = [value for op in loop.body.ops if op.is_(REDUCE | ITERATE) for value in op.results]
+    kinds = ITERATE if _takes_one(loop) else REDUCE | ITERATE
+    made = [value for op in loop.body.ops if op.is_(kinds) for value in op.results]
     casts = [op for op in loop.body.ops if op.is_(CAST) and op.operands[0] in made and op.result in loop.body.yields]
     same = {op.result.name: op.operands[0] for op in casts if op.result.type == op.operands[0].type}
     if not same:
@@ -62,7 +63,7 @@ def _with_loop_last(loop: Op, of_loops: Set[str]) -> Op:
     for argument, last in zip(loop.body.arguments, loop.body.yields, strict=True):
         chain = _chain(loop, argument, last)
         dims = [op["dim"] for op in chain]
-        if loop["dim"] not in dims[:-1] or not of_loops.issuperset(dims):
+        if loop["dim"] not in dims[:-1] or _takes_one(loop) or not {*dims} <= of_loops:
             continue
         tile = chain[0].operands[0].tile
         if not 1 < prod(tile.extent(dim) for dim in dims if dim != loop["dim"]) <= _FEW:
@@ -71,6 +72,11 @@ def _with_loop_last(loop: Op, of_loops: Set[str]) -> Op:
             }
     ops = tuple(made[op.result.name] if op.is_(REDUCE) and op.result.name in made else op for op in loop.body.ops)
     return replace(loop, region=replace(loop.body, ops=ops)) if made else loop
+
+
+def _takes_one(loop: Op) -> bool:
+    """Whether a step has one element, for which nobody meets."""
+    return loop.get("step") is not None and loop["step"].value == 1
 
 
 def _chain(loop: Op, argument: Value, last: Value) -> Sequence[Op]:

@@ -50,6 +50,8 @@ def _passed_on(loop: Op, number: int, fresh: Callable[[str], str], starts: list[
     inner = None if made is None or made["divided"] else _made_by(body.ops, made.operands[0])
     if made is None or inner is None or not inner.is_(ITERATE) or _uses(loop, made.operands[0]) != 1:
         return loop
+    if made.operands[0].tile.extent(made["dim"]) == 1:  # nobody meets
+        return loop
     place = inner.results.index(made.operands[0])
     start = _made_by(body.ops, inner.operands[place])
     if (

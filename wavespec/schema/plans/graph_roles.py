@@ -48,7 +48,7 @@ from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.values_of_rows import counted_dims, row_words
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
-from wavespec.schema.split_loops import may_be_split
+from wavespec.schema.split_loops import Carried, may_be_split
 from wavespec.schema.tiled_loops import SOME_TILE, with_tiled_loops
 
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
@@ -173,6 +173,9 @@ class GraphRoles:
     def _may_have_parts(self, results: Sequence[str], dim: str) -> bool:
         return bool(dim) and len(results) < _MOST_AXES and may_have_parts(with_tiled_loops(self.spec), dim)
 
+    def _has_extremes(self, loop: Iterate) -> bool:
+        return bool(Carried(loop, self.ops, self.types).found)
+
     def _are_pairs(self, sides: tuple[str, str], steps: str) -> bool:
         """Whether loops join elements of both sides that are made of such of one of them."""
         sums = [{*self.types[name].dims} for op in every(Reduce, self.ops) if steps in op.along for name in op.values]
@@ -208,7 +211,7 @@ class GraphRoles:
             alone=alone,
             heads=self._heads(row, alone) if chained and self._is_single() else None,
             split=bool(steps) and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
-            parted=chained and bool(steps) and self._may_have_parts(results, steps[0]),
+            parted=chained and any(self._has_extremes(one) for one in every(Iterate, self.ops) if one.dim in steps),
             walked=tuple(dim for dim in self.loops if dim not in steps),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
