@@ -310,8 +310,8 @@ class _Fitted:
         return all(extent & (extent - 1) == 0 for extent in extents)
 
     def _are_copied_alike(self, tiles: Mapping[str, int]) -> bool:
-        """Whether all lanes have a widest access of each tile of a step, or of none: loads are not mixed with copies that
-        run on while others compute."""
+        """Whether all lanes have a widest access of each tile of a step, or of none: loads are not mixed with copies
+        that run on while others compute."""
         roles = self.roles
         if roles.kind != "attention" or not self.entry.get("aligned") or has_producers(self.entry):
             return True
