@@ -8,7 +8,9 @@ from random import Random
 import pytest
 
 from tests.fuzz.broken_texts import FOLDER
+from tests.fuzz.judge_planned import failure
 from tests.fuzz.mutations import mutated_spec
+from tests.fuzz.planned import planned_spec
 from tests.fuzz.search import search, search_mutations
 from tests.fuzz.search_variations import search_variations
 from tests.rungs import often
@@ -68,3 +70,10 @@ def _accepted(text: str) -> KernelSpec | None:
         return loads(text, "drawn", directory=FOLDER)
     except WavespecError:
         return None
+
+
+@pytest.mark.parametrize("count", often((2, 12), [2]))
+def test_specs_without_tiles_build_and_are_right(count: int) -> None:
+    """All cases of the plans for each target build; calls are right in the simulator of GPUs."""
+    failures = [failure(planned_spec(Random(7000 + number))) for number in range(count)]
+    assert not any(failures), "\n".join(filter(None, failures))

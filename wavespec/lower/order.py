@@ -30,6 +30,7 @@ from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.join_products import JoinProducts
 from wavespec.lower.join_remainders import JoinRemainders
+from wavespec.lower.join_steps_last import JoinStepsLast
 from wavespec.lower.join_waves import JoinWaves
 from wavespec.lower.keep_apart import KeepApart
 from wavespec.lower.keep_in_shared import KeepInShared
@@ -49,6 +50,7 @@ from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.nest_lines import NestLines
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.pad_reads import PadReads
+from wavespec.lower.pass_parts_on import PassPartsOn
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.lower.peel_waves import PeelWaves
 from wavespec.lower.persist_workgroups import PersistWorkgroups
@@ -120,7 +122,9 @@ PASSES: tuple[Pass, ...] = (
     FitWaves(),
     SplitLoops(),
     InlineSteps(),
+    JoinStepsLast(),
     DeferReductions(),
+    PassPartsOn(),
     SplitK(),
     ShareLastRound(),
     JoinWaves(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from wavespec.ir.dtype import DTYPES
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import AnyConstraint, Tiling, Wave, Workgroup
 from wavespec.schema.language.dtypes import DType
@@ -26,6 +27,7 @@ _LONG: DType = "f64"
 """What sums of f32 in front of a part are made in, of which it rounds once."""
 _NOWHERE = 2**31 - 1
 """Behind every place."""
+_WORD = 32
 _WAVES, _CANDIDATES = 8, 512
 """Waves of a workgroup that joins parts, and how many elements of theirs it looks for the largest in at once."""
 
@@ -147,6 +149,8 @@ class KernelsOfParts:
         left = set[str]() if goes_on else {self.dim, *(one.dim for one in every(Iterate, self.loop.body))} - others
         found: list[AnyConstraint] = [one for one in self.spec.constraints if getattr(one, "dim", "") not in left]
         tile = min(_CANDIDATES, 1 << (size - 1).bit_length()) if self.largest else size
+        if goes_on and any(DTYPES[self._kind(name).dtype].bits > _WORD for name in carry):  # a wave has all parts
+            tile = max(1, tile // 2)
         added: list[AnyConstraint] = [Tiling(dim=along, tile=_number(tile))]
         has_waves = goes_on or any(isinstance(one, Wave) for one in found)  # those of the loops behind
         if not self.largest and not has_waves and not size % _WAVES:
@@ -188,9 +192,11 @@ class KernelsOfParts:
         dtype = _LONG if is_long else tensor.dtype
         each, first = (f"{dtype}({one})" if is_long else one for one in (found, self.loop.carry[name]))
         text = _JOINED[self.reductions[name].word].format(first, front)
+        # A value has the dims of the largest operand first, and what the loop carries has its parts first.
+        every_dim = (self.part, *dims, other) if len(dims) > 1 else ()
         return [
             Read(name=found, tensor=made, dims=(*dims, other), at={self.part: parse_index(other)}),
-            self._nothing(nothing, name, (), dtype),
+            self._nothing(nothing, name, every_dim, dtype),
             self._nothing(none, name, (self.part, *dims), dtype),
             Formula(name=earlier, text=f"where(index({other}) < index({self.part}), {each}, {nothing})"),
             _changed(self.reductions[name], name=front, value=earlier, dim=other, init=none),

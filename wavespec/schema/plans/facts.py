@@ -88,6 +88,7 @@ FACTS: Final[Mapping[str, tuple[str, Of]]] = {
     "sums": ("loops do nothing but join elements, in any order", lambda _, roles: roles.sums),
     "single": ("loops are over all of one dim, and nothing decides what runs", lambda _, roles: roles.single),
     "loops": ("how many loops there are", lambda _, roles: roles.loops),
+    "sweeps": ("how many of them are over `steps`", lambda _, roles: roles.sweeps),
     "parted": ("a kernel before may join parts of the dim of the loop", lambda _, roles: roles.parted),
     "walk_parted": ("it may join parts of `walked`", lambda _, roles: roles.walk_parted),
     "walks": ("loops have a further dim, `walked`", lambda _, roles: bool(roles.walked)),

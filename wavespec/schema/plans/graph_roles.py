@@ -48,7 +48,7 @@ from wavespec.schema.plans.roles import Kind, Roles
 from wavespec.schema.plans.values_of_rows import counted_dims, row_words
 from wavespec.schema.plans.windows import Windows, windows_of
 from wavespec.schema.resolve import constant_values
-from wavespec.schema.split_loops import may_be_split
+from wavespec.schema.split_loops import Carried, may_be_split
 from wavespec.schema.tiled_loops import SOME_TILE, with_tiled_loops
 
 _DECIDING = ("condition", "until", "start", "end", "step", "steps")
@@ -151,11 +151,12 @@ class GraphRoles:
             along=self._are_along(whole),
             looked_up=bool(shared),
             divisors=divisors(every(Read, self.ops), {"rows": rows, "columns": columns}) if kind == "elements" else {},
-            operands=self._tensors_across(across) if across else (),
+            operands=self._tensors_across(across, columns) if across else (),
             bits=self._bits(()),
             sums=self._only_sums(),
             largest=max((self.fixed.get(op.k, 0) for op in every(Topk, self.ops)), default=0),
             loops=sum(1 for _ in every(Iterate, self.ops)),
+            sweeps=sum(loop.dim == steps for loop in every(Iterate, self.ops)),
             counted=counted_dims(self.spec, self.ops),
             parted=self._may_have_parts(results, steps),
             walk_parted=self._may_have_parts(results, next(iter(walked), "")),
@@ -171,6 +172,9 @@ class GraphRoles:
 
     def _may_have_parts(self, results: Sequence[str], dim: str) -> bool:
         return bool(dim) and len(results) < _MOST_AXES and may_have_parts(with_tiled_loops(self.spec), dim)
+
+    def _has_extremes(self, loop: Iterate) -> bool:
+        return bool(Carried(loop, self.ops, self.types).found)
 
     def _are_pairs(self, sides: tuple[str, str], steps: str) -> bool:
         """Whether loops join elements of both sides that are made of such of one of them."""
@@ -207,6 +211,7 @@ class GraphRoles:
             alone=alone,
             heads=self._heads(row, alone) if chained and self._is_single() else None,
             split=bool(steps) and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
+            parted=chained and any(self._has_extremes(one) for one in every(Iterate, self.ops) if one.dim in steps),
             walked=tuple(dim for dim in self.loops if dim not in steps),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
@@ -391,13 +396,13 @@ class GraphRoles:
         """A dim of results along which a tensor has its elements side by side, and the results have not."""
         for op in every(Read, self.ops):
             shape = self.spec.tensors[op.tensor].shape
-            if not op.at and len(shape) > 1 and shape[-1] in results and shape[-1] != columns and columns in shape:
+            if not op.at and shape and shape[-1] in results and shape[-1] != columns and columns in shape:
                 return shape[-1]
         return ""
 
-    def _tensors_across(self, across: str) -> tuple[str, ...]:
-        read = [op.tensor for op in every(Read, self.ops) if not op.at]
-        return tuple(dict.fromkeys(name for name in read if self.spec.tensors[name].shape[-1] == across))
+    def _tensors_across(self, across: str, columns: str) -> tuple[str, ...]:
+        read = {op.tensor: self.spec.tensors[op.tensor].shape for op in every(Read, self.ops) if not op.at}
+        return tuple(name for name, shape in read.items() if columns in shape and shape[-1] == across)
 
     def _only_sums(self) -> bool:
         """Places of extremes are joined as ranks, which have no order either."""

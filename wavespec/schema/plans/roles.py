@@ -59,6 +59,8 @@ class Roles:
     """How many largest elements are looked for, at most."""
     loops: int = 0
     """How many loops there are, each of which reads what it is over."""
+    sweeps: int = 0
+    """How many of them are over the first of `steps`."""
     counted: tuple[str, ...] = ()
     """Dims of the one tensor of integers that elements are combined with at computed places, if there is one."""
     pairs: Roles | None = None

@@ -12,6 +12,7 @@ from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.made_kernels import free_name
 from wavespec.schema.plans.roles import Roles
+from wavespec.targets.names import WIDEST_BITS
 
 _LEAST_TILE = 16
 """Of a product along a side, and along what is summed."""
@@ -308,6 +309,17 @@ class _Fitted:
         extents = [self._extent(dim, tiles) for dims, _ in self.roles.staged for dim in dims]
         return all(extent & (extent - 1) == 0 for extent in extents)
 
+    def _are_copied_alike(self, tiles: Mapping[str, int]) -> bool:
+        """Whether all lanes have a widest access of each tile of a step, or of none: loads are not mixed with copies
+        that run on while others compute."""
+        roles = self.roles
+        if roles.kind != "attention" or not self.entry.get("aligned") or has_producers(self.entry):
+            return True
+        waves = prod(max(1, tiles[dim] // number) for dim, number in self.waves(tiles).items())
+        least = waves * self.limits["lanes"] * WIDEST_BITS
+        of_steps = [(dims, bits) for dims, bits in roles.staged if not {*roles.steps}.isdisjoint(dims)]
+        return len({prod(self._extent(dim, tiles) for dim in dims) * bits >= least for dims, bits in of_steps}) < 2
+
     def _staged(self, tiles: Mapping[str, int]) -> int:
         """Bytes of one stage of all operands."""
         roles = self.roles
@@ -331,7 +343,8 @@ class _Fitted:
         if "stages" in schedule:
             once = self._staged_once(tiles)
             room = (self._shared_bytes(tiles) - once) // max(self._staged(tiles) - once, 1)
-            schedule["stages"] = max(1, min(schedule["stages"], room)) if self._are_shared_out(tiles) else 1
+            alike = self._are_shared_out(tiles) and self._are_copied_alike(tiles)
+            schedule["stages"] = max(1, min(schedule["stages"], room)) if alike else 1
         if "parts" in schedule:
             schedule["parts"] = {
                 dim: schedule["parts"][role] for role, dim in self._roles() if role in schedule["parts"]
