@@ -86,7 +86,7 @@ def refusal(text: str) -> WavespecError:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (hopper_gemm(schedule=IN_TURN).text, "no sums to compute with"),
+        (hopper_gemm(tile=(128, 128, 64), wave=(64, 128), schedule=IN_TURN).text, "no sums to compute with"),
         (BIASED.replace("SCHEDULE", IN_TURN).replace("tile: 128", "tile: 64"), "one wave computes all of a tile"),
     ],
 )
