@@ -105,6 +105,8 @@ def test_passes_say_which_machines_they_are_for() -> None:
             "powers-by-products",
             "choose-waves",
             "join-waves",
+            "pass-parts-on",
+            "join-steps-last",
             "skip-nan",
             "nest-digits",
             "collect-sums",
