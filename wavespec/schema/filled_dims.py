@@ -30,8 +30,9 @@ def with_filled(own: Sequence[str], filled: Mapping[str, str]) -> tuple[str, ...
 
 def _filled_up(size: Expression | None) -> str | None:
     match size:
-        case Binary(op="*", left=Call() as rounded, right=Num(value=times)) | Binary(
-            op="*", left=Num(value=times), right=Call() as rounded
+        case (
+            Binary(op="*", left=Call() as rounded, right=Num(value=times))
+            | Binary(op="*", left=Num(value=times), right=Call() as rounded)
         ):
             pass
         case _:

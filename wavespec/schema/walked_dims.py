@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.dtype import DTYPES
@@ -49,7 +49,7 @@ _REDUCTION_OF = {
 }
 _FAR = 2**31 - 1
 """A place behind every element."""
-_Joins = Reduce | Mma | ArgReduce | Scan
+_JOINS = (Reduce, Mma, ArgReduce, Scan)
 
 
 class _AsItIs(Exception):
@@ -58,7 +58,7 @@ class _AsItIs(Exception):
 
 def with_walked_dims(spec: KernelSpec) -> KernelSpec:
     """The spec itself where its graph has a loop, or a mistake, or joins nothing along dims of any size."""
-    if any(isinstance(op, Structured) for op in spec.graph) or not _dims_that_may_be(spec):
+    if any(isinstance(op, Structured) for op in spec.graph) or not any(isinstance(op, _JOINS) for op in spec.graph):
         return spec
     try:
         _, types = plain_graph(spec)
@@ -80,10 +80,6 @@ def with_walked_dims(spec: KernelSpec) -> KernelSpec:
     except _AsItIs:
         return spec
     return spec.model_copy(update={"graph": graph})
-
-
-def _dims_that_may_be(spec: KernelSpec) -> bool:
-    return any(isinstance(op, _Joins) for op in spec.graph)
 
 
 def _read_and_written(spec: KernelSpec) -> frozenset[str]:
@@ -287,4 +283,4 @@ def _as_in(op: Any, made: AnyOp) -> AnyOp:
     """A statement that stands for another one, in its place in the file."""
     span = op.span
     made.was_written_at({(): Position(span)} if span else {})
-    return cast("AnyOp", made)
+    return made

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from wavespec.diagnostics import Diagnostic, Related, Span, WavespecError, Where, in_order, listing, quote

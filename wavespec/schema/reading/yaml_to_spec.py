@@ -48,7 +48,15 @@ from wavespec.schema.reading.edit_list import EDITED, VERBS
 from wavespec.schema.reading.field_kinds import Kind, field_kinds, is_built_of_parts
 from wavespec.schema.reading.pydantic_to_error import describe, follows_from_others, owner_of, pydantic_to_error
 from wavespec.schema.reading.tuned import TunedSpec
-from wavespec.schema.reading.yaml_source import DuplicateKey, Entry, MappingNode, Node, ScalarNode, SequenceNode, values_of
+from wavespec.schema.reading.yaml_source import (
+    DuplicateKey,
+    Entry,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    values_of,
+)
 from wavespec.targets.names import TARGETS
 
 _Model = TypeVar("_Model", bound=SpecModel)
