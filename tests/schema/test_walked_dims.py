@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -106,6 +105,10 @@ result: (v - top) * scale
 )
 
 
+def in_order(found: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return (found,) if isinstance(found, torch.Tensor) else found
+
+
 def shape_of(ops: Sequence[Op]) -> list[object]:
     """The loops of a graph, each a dim, what is carried, and the loops in it."""
     return [(op.dim, [*op.carry], shape_of(op.body)) for op in ops if isinstance(op, Iterate)]
@@ -142,15 +145,35 @@ def scanned(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return sums - sums.amax(-1, keepdim=True), sums.argmax(-1)
 
 
-X = torch.randint(-9, 9, (5, 77)).float()
-CASES: dict[str, tuple[KernelSpec, tuple[torch.Tensor, ...], Callable[..., Any]]] = {
+def product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return ((a @ b.T).relu(),)
+
+
+def planes(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (x - x.mean((1, 2), keepdim=True),)
+
+
+def loss(x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (torch.nn.functional.cross_entropy(x, place),)
+
+
+def extremes(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return ((a[:, :, None] + b[None]).amin(1),)
+
+
+def in_place(w: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return ((x - x.amax(-1, keepdim=True)) * w,)
+
+
+X = (torch.arange(5 * 77) * 29 % 19 - 9).view(5, 77).float()
+CASES: dict[str, tuple[KernelSpec, tuple[torch.Tensor, ...], Callable[..., tuple[torch.Tensor, ...]]]] = {
     "norm": (NORM, (X,), norm),
-    "product": (PRODUCT, (X.bfloat16(), X[:3].bfloat16()), lambda a, b: ((a @ b.T).relu(),)),
-    "planes": (PLANES, (X.view(1, 5, 7, 11),), lambda x: (x - x.mean((1, 2), keepdim=True),)),
-    "loss": (LOSS, (X, torch.arange(5) * 9), lambda x, at: (torch.nn.functional.cross_entropy(x, at),)),
+    "product": (PRODUCT, (X.bfloat16(), X[:3].bfloat16()), product),
+    "planes": (PLANES, (X.view(1, 5, 7, 11),), planes),
+    "loss": (LOSS, (X, torch.arange(5) * 9), loss),
     "scanned": (SCANNED, (X,), scanned),
-    "extremes": (EXTREMES, (X.int(), X.int().view(77, 5)), lambda a, b: ((a[:, :, None] + b[None]).amin(1),)),
-    "in_place": (IN_PLACE, (X[0], X.clone()), lambda w, x: ((x - x.amax(-1, keepdim=True)) * w,)),
+    "extremes": (EXTREMES, (X.int(), X.int().view(77, 5)), extremes),
+    "in_place": (IN_PLACE, (X[0], X.clone()), in_place),
 }
 
 
@@ -158,8 +181,7 @@ CASES: dict[str, tuple[KernelSpec, tuple[torch.Tensor, ...], Callable[..., Any]]
 def test_the_graph_means_the_same(name: str) -> None:
     spec, inputs, torchs = CASES[name]
     wanted = torchs(*(one.double() if one.is_floating_point() else one for one in inputs))
-    found = ws.reference(spec, *inputs)
-    found = found if isinstance(found, tuple) else (found,)
+    found = in_order(ws.reference(spec, *inputs))
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one.double(), other.double(), rtol=1e-6, atol=1e-5)
 
@@ -169,8 +191,7 @@ def test_the_graph_means_the_same(name: str) -> None:
 def test_it_runs_on_a_cpu(name: str) -> None:
     spec, inputs, torchs = CASES[name]
     wanted = torchs(*(one.double() if one.is_floating_point() else one for one in inputs))
-    found = ws.compile(spec)(*(one.clone() for one in inputs))
-    found = found if isinstance(found, tuple) else (found,)
+    found = in_order(ws.compile(spec)(*(one.clone() for one in inputs)))
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one.double(), other.double(), rtol=1e-5, atol=1e-5)
 
