@@ -83,6 +83,7 @@ ROOMS = {
             "split_loops",
             "sums_before",
             "tiled_loops",
+            "walked_dims",
             "whole_accesses",
             "language",
             "ops",

@@ -56,6 +56,13 @@ def test_plan_is_printed_and_parsed() -> None:
     assert "last_round 8" in print_kernel(kernel) and parse_kernel(print_kernel(kernel)) == kernel
 
 
+def test_one_processor_has_no_last_round() -> None:
+    """No other one waits while it has its last tile."""
+    for stays in (False, True):
+        kernel = shared_gemm(stays=stays).lowered(machine_of(1))
+        assert not lines(kernel, "shared_sum") and kernel.distribution.last_round == 1
+
+
 def test_of_two_parts_the_last_one_reads_those_of_the_other() -> None:
     """And as before all of them, part after part, where there are more: a sum of three has an order."""
     kernel = shared_gemm().lowered(machine_of(5))

@@ -147,6 +147,11 @@ def test_a_dim_is_filled_up_with_zeros_that_nothing_reads() -> None:
     assert kernel.tensors["a_made"].shape == ("M", "F") and kernel.tensors["b_made"].shape == ("F", "N")
 
 
+def test_a_multiple_is_written_either_way_round() -> None:
+    *_, kernel = cases_for_target(loads(FILLED.replace("ceildiv(K, 8) * 8", "8*ceildiv(K,8)")), "sm_90")[0].kernels
+    assert kernel.tensors["a_made"].shape == ("M", "F")
+
+
 @pytest.mark.parametrize("size", ["K // 8 * 8", "ceildiv(K, 8) * 4", "ceildiv(K, 8)", "ceildiv(M, 8) * 8"])
 def test_what_does_not_fill_up_a_dim_is_no_dim_of_the_tensor(size: str) -> None:
     with pytest.raises(WavespecError, match="'a' cannot be materialized: it has the dims 'M' and 'K'"):

@@ -38,7 +38,8 @@ class ShareLastRound(Pass):
             `PersistWorkgroups` where they stay.  Behind the loop ``shared_sum`` adds up what they have, in memory of
             the launch, in the one that is there last; what follows is in a branch that this one alone takes, but for
             what says where tiles end.  All of a cluster have the same part, each of a tile of its own.
-    A plan of the compiler that asks for what is not possible is left as it is without.
+    A plan of the compiler that asks for what is not possible is left as it is without, and so is every plan where the
+    machine has one processor: no other waits beside its last tile.
     Errors: ``last-round-not-possible`` at the schedule's workgroups.
     """
 
@@ -55,6 +56,11 @@ class ShareLastRound(Pass):
             if not plan.is_planned:
                 raise
             return replace(kernel, distribution=replace(plan, last_round=1))  # the spec did not ask for it
+        # Tiles of a round: of each workgroup of a cluster there is one.
+        together = machine.clusters[plan.cluster] if plan.cluster > 1 else machine.processors
+        workers = together * (plan.resident if plan.persistent else 1)
+        if workers == 1:  # which is never without a tile
+            return replace(kernel, distribution=replace(plan, last_round=1))
         at, (sums,), fresh = kernel.body.index(loop), loop.results, fresh_names(kernel)
         own = replace(sums, name=fresh(sums.name))
         is_last, taken = symbol(fresh("is_last"), 0, 1), symbol(fresh("taken_by_last"), 0, 1)
@@ -62,9 +68,6 @@ class ShareLastRound(Pass):
         waves = max(waves_of_sum(kernel, op, machine) for op in loop.walk() if op.is_(MMA))
         elements = math.prod(sums.tile.extents) * waves
         inside, ends = _apart_from_ends(kernel.body[at + 1 :])
-        # Tiles of a round: of each workgroup of a cluster there is one.
-        together = machine.clusters[plan.cluster] if plan.cluster > 1 else machine.processors
-        workers = together * (plan.resident if plan.persistent else 1)
         last = LastRound(product((ceildiv(kernel.grid[0], plan.cluster), *kernel.grid[1:])), workers, plan.last_round)
         rank = symbol("rank", 0, plan.cluster - 1) if plan.cluster > 1 else const(0)
         handed = Memory(

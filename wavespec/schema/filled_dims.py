@@ -14,8 +14,8 @@ from wavespec.schema.ops import Read
 
 
 def filled_dims(dims: Mapping[str, Dim], own: Sequence[str], asked: Sequence[str]) -> dict[str, str]:
-    """For each of ``asked`` that is not among ``own`` and that `equals: ceildiv(C, 8) * 8` makes of one of them: that
-    one, behind whose last element there are zeros."""
+    """For each of ``asked`` that is not among ``own`` and that `equals: ceildiv(C, 8) * 8`, or the factors the other
+    way round, makes of one of them: that one, behind whose last element there are zeros."""
     sources = {name: _filled_up(dims[name].equals) for name in asked if name not in own and name in dims}
     return {
         name: source for name, source in sources.items() if source is not None and source in own and source not in asked
@@ -30,9 +30,15 @@ def with_filled(own: Sequence[str], filled: Mapping[str, str]) -> tuple[str, ...
 
 def _filled_up(size: Expression | None) -> str | None:
     match size:
-        case Binary(
-            op="*", left=Call(function="ceildiv", arguments=(Name(name=name), Num(value=count))), right=Num(value=times)
-        ) if count == times >= 1:
+        case (
+            Binary(op="*", left=Call() as rounded, right=Num(value=times))
+            | Binary(op="*", left=Num(value=times), right=Call() as rounded)
+        ):
+            pass
+        case _:
+            return None
+    match rounded:
+        case Call(function="ceildiv", arguments=(Name(name=name), Num(value=count))) if count == times >= 1:
             return name
         case _:
             return None

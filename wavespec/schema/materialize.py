@@ -183,7 +183,18 @@ class _Asked:
     def check_dims(self, own: Sequence[str]) -> None:
         if sorted(self.schedule.materialize[self.name]) != sorted(own):
             hint = "List each of them once, the one whose elements lie side by side last."
-            raise self.refused(f"it has the dims {listing(own)}", hint)
+            raise self.refused(f"it has the dims {listing(own)}", self._filling(own) or hint)
+
+    def _filling(self, own: Sequence[str]) -> str:
+        """What to write of a dim that is none of the value's, but made of one."""
+        dims, asked = self.spec.dims, self.schedule.materialize[self.name]
+        made = {name: dims[name].equals for name in asked if name not in own and name in dims}
+        name, size = next(((name, size) for name, size in made.items() if size is not None), ("", None))
+        source = next((dim for dim in (size.names() if size is not None else ()) if dim in own), "")
+        if not source:
+            return ""
+        filled = f"A dim of an input is filled up to a multiple, '{name}: {{equals: \"ceildiv({source}, 8) * 8\"}}'"
+        return f"{filled}; {quote(name)} is {size}." if self.name in self.spec.tensors else f"{filled}; name the input."
 
     def check_input(self) -> None:
         tensor = self.spec.tensors[self.name]

@@ -389,6 +389,8 @@ class _GraphScope:
             hints = (f"After the loop it is {quote(results[0])}.",)
         elif self._made_later(reference):
             hints = (f"The body makes it below; 'carry: {{{reference}: ...}}' says what it is in the first step.",)
+        elif reference in {getattr(op, "name", "") for op in self.spec.graph}:
+            hints = (f"The graph makes it below: put this statement behind '- {reference}: ...'.",)
         else:
             written = [name for name in visible if "." in name or name in self.taken]  # not parts of formulas
             hints = name_hints(reference, written, "The values here are")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from wavespec.diagnostics import Diagnostic, Related, Span, WavespecError, Where, in_order, listing, quote
@@ -64,11 +65,15 @@ class MisplacedFold(WavespecError, code="misplaced-fold"):
 
 
 class UnboundDim(WavespecError, code="unbound-dim"):
-    def __init__(self, where: Where, dim: str) -> None:
+    """``made``: the dim of an input that is made of it, such as `V + 1`."""
+
+    def __init__(self, where: Where, dim: str, made: str = "") -> None:
+        own = f"An input has {quote(made)}: give that a name, 'ALL: {{}}', and say what {quote(dim)} is of it, as in "
         super().__init__(
             where,
             f"No input has the dim {quote(dim)}, so a call cannot tell its size.",
-            hints=[
+            hints=[f"{own}'{dim}: {{equals: {made.replace(dim, 'ALL').replace('+', '-')}}}'."] * bool(made)
+            or [
                 f"Give it one size ({dim}: {{value: ...}}), say what it follows from ({dim}: {{equals: ...}}), "
                 f"as of a scalar of integers ({dim}: {{equals: count}}, 'scalars: {{count: {{dtype: i32}}}}'), "
                 "or delete it."
@@ -355,4 +360,5 @@ def _bindings(spec: KernelSpec) -> Iterator[WavespecError]:
     for name, dim in spec.dims.items():
         is_bound = dim.value is not None or dim.equals is not None or is_expression(name)
         if is_spelt and not is_bound and name not in inputs:
-            yield UnboundDim(spec.where_key("dims", name), name)
+            made = (one for one in inputs if is_expression(one) and re.fullmatch(rf"{name} *\+ *\d+", one))
+            yield UnboundDim(spec.where_key("dims", name), name, next(made, ""))

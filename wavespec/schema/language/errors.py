@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, guess_hints, listing, name_hints, quote
@@ -11,6 +12,10 @@ from wavespec.targets.names import VARIANTS
 
 LANGUAGE_PAGE = "docs/language.md"
 """Where every word of the language is documented."""
+_INFINITY = re.compile(r"[+-]?(inf|infinity|oo)", re.IGNORECASE)
+_NAN = re.compile(r"[+-]?\.?nan", re.IGNORECASE)
+_QUOTED = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+"""Texts that were meant as numbers."""
 _MOST_LISTED = 40
 """Characters of a text that may have been meant as the items of a list."""
 ANY_NAME = "*"
@@ -99,6 +104,32 @@ def no_list(where: Where, found: str, value: object, *, is_aliased: bool) -> Wro
         return WrongType(where, "a list", found, f"No alias under 'let' is called {quote(value)}.", about=[value])
     is_item = not is_aliased and isinstance(value, str) and 0 < len(value) <= _MOST_LISTED and value.isprintable()
     return WrongType(where, "a list", found, f"Write '[{value}]'." if is_item else "")
+
+
+def no_number(where: Where, expected: str, found: str, value: object) -> WrongType:
+    """The error for a ``value`` in the place of a number."""
+    hint = ""
+    if expected != "a number":
+        return WrongType(where, expected, found)
+    if isinstance(value, bool):
+        hint = f"Write {int(value)}, of a bool as well."
+    elif isinstance(value, str) and _INFINITY.fullmatch(value):
+        hint = f"Infinity is written '{'-' if value.startswith('-') else ''}.inf'."
+    elif isinstance(value, str) and _NAN.fullmatch(value):
+        hint = "NaN is the value of an expression, 'nan', as in '- y: \"where(x > 0, x, nan)\"'."
+    elif isinstance(value, str) and _QUOTED.fullmatch(value):
+        hint = f"Write it without quotes: {value}."
+    return WrongType(where, expected, found, hint)
+
+
+def no_table(where: Where, found: str, values: Sequence[object], of: str) -> WrongType:
+    """The error for a value, or a list of ``values``, in the place of names with values; ``of``: the key of these."""
+    hint = "Leave the key out, or write {}." if [*values] == [None] else ""
+    names = [name.strip() for value in values if isinstance(value, str) for name in value.split(",")]
+    if of == "dims" and len(names) >= len(values) > 0 and all(name_problem(name) is None for name in names):
+        each = ", ".join(f"{name}: {{}}" for name in names)
+        hint = f"Write '{{{each}}}': {{}} is any size, {{value: 64}} is one."
+    return WrongType(where, "names with values (a mapping)", found, hint)
 
 
 class OutOfRange(WavespecError, code="out-of-range"):

@@ -187,6 +187,8 @@ class GraphRoles:
         within = [op for loop in every(Iterate, self.ops) for op in every(Mma, loop.body)]
         looped = [op for op in within if self._summed(op) & set(self.loops)] or within or list(products)
         chained = any(not self._summed(op) & set(self.loops) for op in within)
+        if not chained:  # the sides are those of a result, not of what is made for it beside
+            looped = sorted(looped, key=lambda op: not {*results} <= {*self.types[op.acc].dims})
         first = looped[0]
         having_say = (*looped, *(within if chained else ()))
         row, column, joined, is_after = results_of_products(products, within, having_say, self.types, whole, results)

@@ -36,6 +36,7 @@ from wavespec.schema.products_before import product_alone
 from wavespec.schema.residues.by_residues import by_residues
 from wavespec.schema.resolve import override_of, targets_of
 from wavespec.schema.tiled_loops import with_tiled_loops
+from wavespec.schema.walked_dims import with_walked_dims
 from wavespec.schema.whole_accesses import whole_accesses
 from wavespec.targets.names import WIDEST_BITS
 
@@ -59,7 +60,7 @@ def planned(spec: KernelSpec) -> KernelSpec:
     constraints = [*spec.constraints, *(one for over in overrides for one in over.constraints or ())]
     if any(isinstance(one, _SPLITS) for one in constraints) or not _needs_tiles(spec):
         return spec
-    spec = with_own_columns(by_residues(spec))
+    spec = with_own_columns(by_residues(with_walked_dims(spec)))
     roles = roles_of(spec)
     return with_tiled_loops(spec).as_planned() if roles is None else _Plan(spec, roles).spec_with_tiles()
 

@@ -8,7 +8,15 @@ from typing import Any
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.base import SpecModel, Worded
-from wavespec.schema.language.errors import BadName, MissingField, OutOfRange, UnknownField, UnknownValue, WrongType
+from wavespec.schema.language.errors import (
+    BadName,
+    MissingField,
+    OutOfRange,
+    UnknownField,
+    UnknownValue,
+    WrongType,
+    no_number,
+)
 
 _TYPES = {
     "int_type": "an integer",
@@ -45,7 +53,7 @@ def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owne
     if kind in _TYPES:
         # A number may be an integer or a fraction; pydantic tries both and reports both.
         expected = "a number" if location[-1:] == ("int",) else _TYPES[kind]
-        return WrongType(where, expected, describe(found))
+        return no_number(where, expected, describe(found), found)
     if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
         ((word, limit),) = context.items()
         return OutOfRange(where, field, f"{_LIMITS[word]} {limit}", str(found))

@@ -69,6 +69,12 @@ class MappingNode:
 Node = ScalarNode | SequenceNode | MappingNode
 
 
+def values_of(node: Node) -> list[ScalarValue]:
+    """The value of a scalar, or those of a list that are scalars."""
+    items = node.items if isinstance(node, SequenceNode) else (node,)
+    return [item.value for item in items if isinstance(item, ScalarNode)]
+
+
 class MalformedYaml(WavespecError, code="malformed-yaml"):
     """The text is not YAML, or not one document."""
 

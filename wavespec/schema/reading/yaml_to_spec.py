@@ -34,6 +34,7 @@ from wavespec.schema.language.errors import (
     WrongType,
     no_fields,
     no_list,
+    no_table,
 )
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression, Name, Num
@@ -47,7 +48,15 @@ from wavespec.schema.reading.edit_list import EDITED, VERBS
 from wavespec.schema.reading.field_kinds import Kind, field_kinds, is_built_of_parts
 from wavespec.schema.reading.pydantic_to_error import describe, follows_from_others, owner_of, pydantic_to_error
 from wavespec.schema.reading.tuned import TunedSpec
-from wavespec.schema.reading.yaml_source import DuplicateKey, Entry, MappingNode, Node, ScalarNode, SequenceNode
+from wavespec.schema.reading.yaml_source import (
+    DuplicateKey,
+    Entry,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    values_of,
+)
 from wavespec.targets.names import TARGETS
 
 _Model = TypeVar("_Model", bound=SpecModel)
@@ -239,8 +248,7 @@ class _Reader:
     def _table(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
         assert kind.item is not None and kind.key is not None
         if not isinstance(node, MappingNode):
-            hint = "Leave the key out, or write {}." if isinstance(node, ScalarNode) and node.value is None else ""
-            return self._wrong(WrongType(node.span, "names with values (a mapping)", _found(node), hint))
+            return self._wrong(no_table(node.span, _found(node), values_of(node), str(path[-1])))
         table: dict[str, object] = {}
         for entry in node.entries:
             positions[(*path, entry.key)] = Position(entry.value.span, entry.key_span)
