@@ -178,10 +178,10 @@ def read_fragments(
     """Load a tile; returns its fragments in order.  Beyond the edge of a ``clamped`` dim the last element is read.
     ``rank``: from the shared memory of that workgroup of the cluster.  ``is_factor``: products alone use it."""
     granule = granule_elements(memory, layout, origin)
-    is_apart = granule == 1 and memory.space != "global"
-    if is_apart and (blocks := _blocks_of(memory, layout, origin, machine)):
+    blocks = _read_along(memory, layout, origin, masked, machine) if granule == 1 and not clamped else None
+    if blocks is not None:
         lines = read_fragments(build, memory, blocks.lines, origin, masked, hint, machine)
-        return blocks.fragments(build, lines, hint)
+        return tuple(regroup(build, blocks.fragments(build, lines, hint), layout.fragment_elements, hint))
     if is_factor and _takes_tile_load(memory, layout, granule, machine):
         return tuple(_load_tiles(build, memory, layout, origin, hint))
     last = {d: size - 1 for d, size in zip(memory.dims, memory.shape, strict=True) if d in clamped}
@@ -215,6 +215,19 @@ def read_fragments(
                 )
             )
     return tuple(regroup(build, loaded, layout.fragment_elements, hint))
+
+
+def _read_along(
+    memory: Memory, layout: Layout, origin: Coordinates, masked: Sequence[str], machine: Machine
+) -> TurnedBlocks | None:
+    """The blocks whose rows are read as they lie, and turned: of tensors where one access has a row of a block, the last
+    one of theirs, too."""
+    if memory.space != "global":
+        return _blocks_of(memory, layout, origin, machine)
+    found = _turned_across(memory, layout, origin, machine) if machine.vector_bytes else None
+    if found is None or not isinstance(found[0], TurnedBlocks) or found[0].unit > 1:
+        return None
+    return found[0] if widest_access(memory, masked, machine) >= found[0].width else None
 
 
 def _blocks_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> TurnedBlocks | None:
