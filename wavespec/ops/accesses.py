@@ -19,6 +19,7 @@ from wavespec.ops.turned_blocks import (
     TurnedBlocks,
     blocks_across,
     blocks_of_units,
+    unit_of,
     paired_rows,
     regroup,
     stored_together,
@@ -263,13 +264,14 @@ def _turned_across(
     for of in (_blocks_of, _rows_of, _units_of):
         if (turned := of(memory, whole, origin, machine)) is not None:
             return turned, last.extent
-    for axis in outer:
-        run = axis.extent
-        if axis.strides == ((memory.nearest_dim, 1),) and run < last.extent and last.extent % run == 0:
-            parts = RegisterAxis(last.extent // run, tuple((dim, step * run) for dim, step in last.strides))
-            split = replace(whole, axes=(*outer, parts, RegisterAxis(run, last.strides)))
-            if (turned := _blocks_of(memory, split, origin, machine)) is not None:
-                return turned, run
+    for dim, unit, of in ((memory.nearest_dim, 1, _blocks_of), (*unit_of(memory), _units_of)):
+        for axis in outer:
+            run = axis.extent * unit
+            if axis.strides == ((dim, 1),) and run < last.extent and last.extent % run == 0:
+                parts = RegisterAxis(last.extent // run, tuple((dim, step * run) for dim, step in last.strides))
+                split = replace(whole, axes=(*outer, parts, RegisterAxis(run, last.strides)))
+                if (turned := of(memory, split, origin, machine)) is not None:
+                    return turned, run
     return None
 
 

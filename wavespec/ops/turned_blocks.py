@@ -132,12 +132,21 @@ def blocks_across(layout: Layout, memory: Memory, machine: Machine) -> TurnedBlo
 def blocks_of_units(layout: Layout, memory: Memory, machine: Machine) -> TurnedBlocks | None:
     """The blocks of a lane with vector registers whose units of several elements lie one behind the other along a dim,
     as the rows of an operand do whose elements a step of a product takes two or four at a time."""
-    if not machine.vector_bytes or memory.arrangement is None or len(memory.arrangement.digits) < 2:
+    across, unit = unit_of(memory)
+    if not machine.vector_bytes or unit == 1:
         return None
+    return turned_blocks(layout, across, memory.dtype.bits, unit)
+
+
+def unit_of(memory: Memory) -> tuple[str, int]:
+    """The dim along which units of several elements lie one behind the other in a memory, and how many are in one; an
+    element alone where there are no such."""
+    if memory.arrangement is None or len(memory.arrangement.digits) < 2:
+        return "", 1
     across, last = memory.arrangement.digits[-2:]
-    if last.extent == 1 or (last.step, last.stride, across.step, across.stride) != (1, 1, 1, last.extent):
-        return None
-    return turned_blocks(layout, across.dim, memory.dtype.bits, last.extent)
+    if (last.step, last.stride, across.step, across.stride) != (1, 1, 1, last.extent):
+        return "", 1
+    return across.dim, last.extent
 
 
 def stored_together(places: Sequence[Expr], elements: int) -> int:
