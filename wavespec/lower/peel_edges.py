@@ -53,7 +53,7 @@ class PeelEdges(Pass):
                 return (op,)
             if any(op.get(key) is not None for key in ("stride", "goes_on")):
                 return (op,)
-            if reads_many_apart(op, kernel):
+            if reads_many_apart(op, kernel) or _has_few_steps(op):
                 return (op,)
             inside = [inner for inner in op.walk() if inner is not op]
             has_products = any(inner.is_(MMA) for inner in inside)
@@ -86,6 +86,11 @@ class PeelEdges(Pass):
             return edge, whole, _granted(last, before)  # no step of it begins earlier
 
         return replace(kernel, body=rewrite(kernel.body, change, ITERATE))
+
+
+def _has_few_steps(loop: Op) -> bool:
+    """Whether at most every second step could be spared bound checks, as of two strips of a tile."""
+    return loop.get("lower") is None and (most := loop["extent"].high) is not None and most <= 2 * loop["step"].value
 
 
 def _is_whole(scalar: Op) -> bool:
