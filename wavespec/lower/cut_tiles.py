@@ -164,13 +164,27 @@ class _Cutting:
         extent = const(tile) if is_whole else remaining(self.kernel, dim, tile, width)
         at = symbol(self.fresh(f"cut_{dim}"), 0, tile - width, width)
         strips = Strips(dim, tile, width, at, extent)
+        scans = [op for op in ops if op.is_(SCAN) and op["dim"] == dim and self._is_little(op, ops)]
         whole = [op for op in ops if (op.is_(MMA) and op["k"] == dim) or (op.is_(ITERATE) and _only_takes(op, dim))]
         again = {id(op) for op in _done_again(ops)}
         fits = all(id(op) in again for op in ops if op.is_(READ) and strips.has(op.result))
         plain = [op for op in (*ops, *outside.values()) if op.is_(READ) and not any(map(strips.has, op.operands))]
         reads = {op.result.name for op in plain}
         fits = fits and all(value.name in reads for op in whole for value in _taken(op) if strips.has(value))
-        return strips if fits and all(can_be_cut(op, strips) for op in ops if op not in whole) else None
+        return strips if fits and all(can_be_cut(op, strips) for op in ops if op not in [*whole, *scans]) else None
+
+    def _is_little(self, op: Op, ops: Sequence[Op]) -> bool:
+        """Whether an operation, and all that it takes of these, is little of what is written out."""
+        made = {value.name: one for one in ops for value in one.results}
+        needed, waiting = [op], [op]
+        while waiting:
+            for value in waiting.pop().operands:
+                one = made.get(value.name)
+                if one is not None and one not in needed:
+                    needed.append(one)
+                    waiting.append(one)
+        little = sum(self._vectors(one) for one in ops if not one.is_(ITERATE)) // _LITTLE
+        return not any(one.is_(ITERATE) for one in needed) and sum(map(self._vectors, needed)) <= little
 
     def _go_in_steps(self, dim: str, width: int, ops: Sequence[Op]) -> bool:
         """Whether all that is whole behind strips are products, which read so many elements of the dim at a time."""

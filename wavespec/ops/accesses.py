@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, pairwise, takewhile
 
 from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Memory, Op, Value
-from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.ir.layout import Layout
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.line_ends import takes_ends_apart
 from wavespec.ops.matrix_places import matrix_places, moves_matrices, turned_matrices
@@ -19,10 +19,12 @@ from wavespec.ops.turned_blocks import (
     TurnedBlocks,
     blocks_across,
     blocks_of_units,
-    unit_of,
+    in_parts_of_runs,
+    in_runs,
     paired_rows,
     regroup,
     stored_together,
+    unit_of,
 )
 from wavespec.targets.machine import Machine
 
@@ -221,8 +223,8 @@ def read_fragments(
 def _read_along(
     memory: Memory, layout: Layout, origin: Coordinates, masked: Sequence[str], machine: Machine
 ) -> TurnedBlocks | None:
-    """The blocks whose rows are read as they lie, and turned: of tensors where one access has a row of a block, the last
-    one of theirs, too."""
+    """The blocks whose rows are read as they lie, and turned: of tensors where one access has a row of a block,
+    which may end beyond theirs."""
     if memory.space != "global":
         return _blocks_of(memory, layout, origin, machine)
     found = _turned_across(memory, layout, origin, machine) if machine.vector_bytes else None
@@ -259,19 +261,14 @@ def _turned_across(
 ) -> tuple[TurnedBlocks | PairedRows, int] | None:
     """How vectors that lie across the rows of a memory are turned, and elements of the runs that are; rows of what a
     matrix instruction gives are turned as others, and runs that are longer than columns have rows, in parts."""
-    *outer, last = layout.axes or (RegisterAxis(1, ()),)
-    whole = replace(layout, axes=(*outer, last), inner=1)
+    whole = in_runs(layout)
     for of in (_blocks_of, _rows_of, _units_of):
         if (turned := of(memory, whole, origin, machine)) is not None:
-            return turned, last.extent
+            return turned, whole.fragment_elements
     for dim, unit, of in ((memory.nearest_dim, 1, _blocks_of), (*unit_of(memory), _units_of)):
-        for axis in outer:
-            run = axis.extent * unit
-            if axis.strides == ((dim, 1),) and run < last.extent and last.extent % run == 0:
-                parts = RegisterAxis(last.extent // run, tuple((dim, step * run) for dim, step in last.strides))
-                split = replace(whole, axes=(*outer, parts, RegisterAxis(run, last.strides)))
-                if (turned := of(memory, split, origin, machine)) is not None:
-                    return turned, run
+        for parts in in_parts_of_runs(layout, dim, unit):
+            if (turned := of(memory, parts, origin, machine)) is not None:
+                return turned, parts.fragment_elements
     return None
 
 

@@ -83,6 +83,21 @@ def turned_blocks(layout: Layout, column: str, bits: int, unit: int = 1) -> Turn
     return TurnedBlocks(layout, lines, width, extents, at, unit)
 
 
+def in_runs(layout: Layout) -> Layout:
+    """The layout with the runs along its last axis for fragments, as rows are of what a matrix instruction gives."""
+    return replace(layout, axes=layout.axes or (RegisterAxis(1, ()),), inner=1)
+
+
+def in_parts_of_runs(layout: Layout, column: str, unit: int = 1) -> Iterator[Layout]:
+    """The same with parts of the runs, of as many units as there are rows along ``column``."""
+    *outer, last = in_runs(layout).axes
+    for axis in outer:
+        run = axis.extent * unit
+        if axis.strides == ((column, 1),) and run < last.extent and last.extent % run == 0:
+            parts = RegisterAxis(last.extent // run, tuple((dim, step * run) for dim, step in last.strides))
+            yield replace(layout, axes=(*outer, parts, RegisterAxis(run, last.strides)), inner=1)
+
+
 @dataclass(frozen=True, slots=True)
 class PairedRows:
     """The registers of ``layout`` as blocks of ``rows`` runs of ``width``, of which ``lines`` has the columns one after
