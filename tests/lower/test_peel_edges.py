@@ -62,6 +62,13 @@ def test_loop_stays_one_that(text: Text, body: str) -> None:
     assert PeelEdges()(kernel, NVIDIA) is kernel
 
 
+def test_loops_of_two_steps_stay_one_where_waves_take_turns() -> None:
+    """Strips of a tile of two were written out twice."""
+    for most, machine, stays in ((128, CPU, True), (128, NVIDIA, False), (129, CPU, False)):
+        kernel = ROWS.changed(("symbol N in 0..4096 by 1", f"symbol N in 0..{most} by 1")).kernel(SUM)
+        assert (PeelEdges()(kernel, machine) is kernel) == stays
+
+
 def test_loops_of_products_stay() -> None:
     product = """
         %acc = register {value = 0.0} : tile<M: 4, D: 4, f32>

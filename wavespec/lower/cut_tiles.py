@@ -8,7 +8,7 @@ from math import lcm, prod
 from typing import ClassVar
 
 from wavespec.ir.expr import const, symbol
-from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value
 from wavespec.ir.tile_ops import COPY, INDEX, ITERATE, MMA, READ, REGISTER, SCAN, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
@@ -62,25 +62,54 @@ class _Cutting:
         self.kernel, self.machine, self.fresh = kernel, machine, fresh_names(kernel)
 
     def cut(self) -> Kernel:
-        body = self._block(self.kernel.body, None, {})
+        body = self._block(self.kernel.body, {})
         return replace(self.kernel, body=body)
 
-    def _block(self, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]) -> tuple[Op, ...]:
+    def _block(self, ops: Sequence[Op], outside: Mapping[str, Op], loop: Op | None = None) -> tuple[Op, ...]:
         """The operations of the kernel, or of the body of a loop, and of loops in them; ``outside``: reads and the like
         around them, by their results."""
-        strips = self._strips(ops, loop, outside)
-        if strips is not None:
-            yields = () if loop is None else loop.body.yields
-            phases = Phases(self.kernel, ops, strips, self.fresh, outside, _from_outside(ops, outside), yields)
-            ops = phases.stripped()
-            kernel = self.kernel.with_symbols(strips.at)
-            self.kernel = replace(kernel, memories=(*kernel.memories, *phases.memories.values()))
+        phases = self._phases(ops, loop, outside)
+        return self._inside(ops if phases is None else self._stripped(phases), outside)
+
+    def _inside(self, ops: Sequence[Op], outside: Mapping[str, Op]) -> tuple[Op, ...]:
         again = [op for op in _done_again(ops) if not op.operands]
         outside = {**outside, **{op.result.name: op for op in again}}
-        return tuple(
-            replace(op, region=replace(op.body, ops=self._block(op.body.ops, op, outside))) if op.is_(ITERATE) else op
-            for op in ops
-        )
+        return tuple(new for op in ops for new in (self._loop(op, outside) if op.is_(ITERATE) else (op,)))
+
+    def _loop(self, loop: Op, outside: Mapping[str, Op]) -> tuple[Op, ...]:
+        """A loop, and around it what puts to memory, and takes from there, what it carries in memory."""
+        phases = self._phases(loop.body.ops, loop, outside)
+        if phases is None:
+            return (replace(loop, region=replace(loop.body, ops=self._inside(loop.body.ops, outside))),)
+        ops = self._inside(self._stripped(phases), outside)
+        stays = [argument.name in phases.staying for argument in loop.body.arguments]
+        carried = [n for n, is_in_memory in enumerate(stays) if not is_in_memory]
+        before = [
+            phases.whole_to_memory(loop.operands[n], loop.body.arguments[n]) for n, one in enumerate(stays) if one
+        ]
+        after = [
+            phases.whole_from_memory(loop.results[n], loop.body.arguments[n]) for n, one in enumerate(stays) if one
+        ]
+        body = loop.body
+        region = Region(tuple(body.arguments[n] for n in carried), ops, tuple(body.yields[n] for n in carried))
+        operands, results = (tuple(values[n] for n in carried) for values in (loop.operands, loop.results))
+        return (*before, replace(loop, operands=operands, results=results, region=region), *after)
+
+    def _stripped(self, phases: Phases) -> tuple[Op, ...]:
+        ops = phases.stripped()
+        kernel = self.kernel.with_symbols(phases.strips.at)
+        memories = dict.fromkeys(phases.memories.values())  # one for what a loop carries in it, and goes on with
+        self.kernel = replace(kernel, memories=(*kernel.memories, *memories))
+        return ops
+
+    def _phases(self, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]) -> Phases | None:
+        strips = self._strips(ops, loop, outside)
+        return None if strips is None else self._in_phases(strips, ops, loop, outside)
+
+    def _in_phases(self, strips: Strips, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]) -> Phases:
+        carried = [] if loop is None else [*zip(loop.body.arguments, loop.body.yields, strict=True)]
+        around = _from_outside(ops, outside)
+        return Phases(self.kernel, ops, strips, self.fresh, outside, around, carried)
 
     # ------------------------------------------------------------------------------------------------ what to cut, if
     def _strips(self, ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]) -> Strips | None:
@@ -91,17 +120,29 @@ class _Cutting:
         whole = [*_carried(loop), *_from_outside(ops, outside)]
         tiles = {dim: value.tile.extent(dim) for op in plain for value in _values(op) for dim in value.tile.dims}
         kept = {dim: [value for value in whole if dim in value.tile.dims] for dim in tiles}
-        little = sum(map(self._vectors, plain)) // _LITTLE
         for dims in ({dim for dim in kept if not kept[dim]}, {dim for dim in kept if kept[dim]}):
             found = [
                 strips
                 for dim in sorted(dims)
-                if sum(map(self._vectors_of, kept[dim])) <= little
                 if (strips := self._along(dim, tiles[dim], ops, loop, outside)) is not None
+                if self._keeps_little(strips, kept[dim], ops, loop, outside)
             ]
             if found:
                 return min(found, key=lambda strips: self._written_out(plain, strips))
         return None
+
+    def _keeps_little(
+        self, strips: Strips, kept: Sequence[Value], ops: Sequence[Op], loop: Op | None, outside: Mapping[str, Op]
+    ) -> bool:
+        """Whether little is in memory for the time of the strips alone; what stays there from step to step was in no
+        registers either."""
+        plain = [op for op in ops if not op.is_(ITERATE)]
+        little = sum(map(self._vectors, plain)) // _LITTLE
+        if sum(map(self._vectors_of, kept)) <= little:
+            return True
+        stay = self._in_phases(strips, ops, loop, outside).staying if loop is not None else {}
+        moved = [value for value in kept if value.name not in stay and value.name not in stay.values()]
+        return sum(map(self._vectors_of, moved)) <= little
 
     def _written_out(self, ops: Sequence[Op], strips: Strips) -> int:
         """Vectors, times elements of the tile along the dim, so that all numbers are whole."""
@@ -123,13 +164,27 @@ class _Cutting:
         extent = const(tile) if is_whole else remaining(self.kernel, dim, tile, width)
         at = symbol(self.fresh(f"cut_{dim}"), 0, tile - width, width)
         strips = Strips(dim, tile, width, at, extent)
-        whole = [op for op in ops if op.is_(MMA) and op["k"] == dim]
+        scans = [op for op in ops if op.is_(SCAN) and op["dim"] == dim and self._is_little(op, ops)]
+        whole = [op for op in ops if (op.is_(MMA) and op["k"] == dim) or (op.is_(ITERATE) and _only_takes(op, dim))]
         again = {id(op) for op in _done_again(ops)}
         fits = all(id(op) in again for op in ops if op.is_(READ) and strips.has(op.result))
         plain = [op for op in (*ops, *outside.values()) if op.is_(READ) and not any(map(strips.has, op.operands))]
         reads = {op.result.name for op in plain}
-        fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
-        return strips if fits and all(can_be_cut(op, strips) for op in ops if op not in whole) else None
+        fits = fits and all(value.name in reads for op in whole for value in _taken(op) if strips.has(value))
+        return strips if fits and all(can_be_cut(op, strips) for op in ops if op not in [*whole, *scans]) else None
+
+    def _is_little(self, op: Op, ops: Sequence[Op]) -> bool:
+        """Whether an operation, and all that it takes of these, is little of what is written out."""
+        made = {value.name: one for one in ops for value in one.results}
+        needed, waiting = [op], [op]
+        while waiting:
+            for value in waiting.pop().operands:
+                one = made.get(value.name)
+                if one is not None and one not in needed:
+                    needed.append(one)
+                    waiting.append(one)
+        little = sum(self._vectors(one) for one in ops if not one.is_(ITERATE)) // _LITTLE
+        return not any(one.is_(ITERATE) for one in needed) and sum(map(self._vectors, needed)) <= little
 
     def _go_in_steps(self, dim: str, width: int, ops: Sequence[Op]) -> bool:
         """Whether all that is whole behind strips are products, which read so many elements of the dim at a time."""
@@ -186,6 +241,21 @@ def _has_rows(memory: Memory) -> bool:
 
 def _values(op: Op) -> tuple[Value, ...]:
     return (*op.results, *op.operands)
+
+
+def _only_takes(loop: Op, dim: str) -> bool:
+    """Whether no loop in it carries anything of the dim, which is then whole for all of its steps."""
+    return not any(dim in value.tile.dims for op in loop.walk() if op.is_(ITERATE) for value in _values(op))
+
+
+def _taken(op: Op) -> tuple[Value, ...]:
+    """What an operation on whole tiles takes: a product the two that it multiplies, a loop what is not made in it."""
+    if not op.is_(ITERATE):
+        return op.operands[:2]
+    made = {
+        value.name for inner in op.walk() for value in (*inner.results, *(inner.body.arguments if inner.region else ()))
+    }
+    return tuple(value for inner in op.walk() for value in inner.operands if value.name not in made)
 
 
 def _done_again(ops: Sequence[Op]) -> Iterator[Op]:

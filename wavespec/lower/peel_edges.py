@@ -13,7 +13,7 @@ from wavespec.ir.rewriting import copied
 from wavespec.ir.tile_ops import BIND, COPY, ELEMENTWISE, ITERATE, MMA, READ, REDUCE, SCALAR
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.index_bounds import fails_beyond, holds_from, holds_until
-from wavespec.lower.reads_apart import reads_many_apart
+from wavespec.lower.reads_apart import stands_once
 from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, whole_steps_check_nothing
 from wavespec.targets.machine import Machine
 
@@ -32,7 +32,8 @@ class PeelEdges(Pass):
             and takes for granted that they hold; where some hold from a place on, as those of a window do, one more
             loop is in front of it, which ends there.  A loop takes for granted what holds in all of its steps; for the
             rest it stays as it was.  Copies of other waves stay as they are, and so do loops in whose steps a lane
-            reads a thousand elements one by one: they would be most of the text, several times.
+            reads a thousand elements one by one, and where waves take turns those over two strips of a tile: they would
+            be most of the text, several times.
     """
 
     name: ClassVar[str] = "peel-edges"
@@ -53,7 +54,7 @@ class PeelEdges(Pass):
                 return (op,)
             if any(op.get(key) is not None for key in ("stride", "goes_on")):
                 return (op,)
-            if reads_many_apart(op, kernel):
+            if stands_once(op, kernel, machine):
                 return (op,)
             inside = [inner for inner in op.walk() if inner is not op]
             has_products = any(inner.is_(MMA) for inner in inside)

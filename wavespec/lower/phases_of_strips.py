@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
@@ -76,18 +77,19 @@ class Phases:
         fresh: Callable[[str], str],
         outside: Mapping[str, Op] | None = None,
         around: Sequence[Value] = (),
-        yields: Sequence[Value] = (),
+        carried: Sequence[tuple[Value, Value]] = (),
     ) -> None:
         """
         Args:
             outside: reads and the like in front of the operations, by their results, that may be done again.
             around: other values in front of them that they take.
-            yields: what is taken whole behind them.
+            carried: of a loop whose body they are, what a step starts from, and what the next one does.
         """
         self.kernel, self.given, self.strips, self.fresh = kernel, ops, strips, fresh
         self.outside = outside or {}
         self.around = [value for value in around if strips.has(value)]
-        self.yields = [value for value in yields if strips.has(value)]
+        self.carried = [pair for pair in carried if any(map(strips.has, pair))]
+        self.yields = [value for _, value in self.carried if strips.has(value)]
         self.phases: list[_Phase] = [_Phase()]
         # Of values along the dim: the phase, and what makes them.
         self.made = {name: (-1, op) for name, op in self.outside.items() if strips.has(op.result)}
@@ -95,13 +97,27 @@ class Phases:
         self.whole = {value.name for value in self.around}  # values along the dim that are made in front of the strips
         self.placed = set[str]()  # values along the dim that are whole somewhere
         self.memories: dict[str, Memory] = {}  # of values that a later phase uses, or strips of whole ones
+        self._divide()
+        self.staying = {old.name: new.name for old, new in self.carried if self._stays(old, new)}
+        """What a step finds in memory, strip by strip, and what it leaves there in its place."""
 
     def stripped(self) -> tuple[Op, ...]:
-        self._divide()
         self.memories = {name: self._memory(value) for name, value in self._kept().items()}
-        before = [op for value in self.around for op in self._written_whole(value)]
-        after = [self._access("read", value, (), (value,), const(0)) for value in self._joined()]
+        self.memories |= {new: self.memories[old] for old, new in self.staying.items()}
+        before = [op for value in self.around if value.name not in self.staying for op in self._written_whole(value)]
+        left = self.staying.values()
+        after = [
+            self._access("read", value, (), (value,), const(0)) for value in self._joined() if value.name not in left
+        ]
         return (*before, *(op for phase in self.phases for op in self._ops(phase)), *after)
+
+    def whole_to_memory(self, value: Value, argument: Value) -> Op:
+        """What puts the value to where a loop carries an argument."""
+        return self._access("write", argument, (value,), (), const(0))
+
+    def whole_from_memory(self, value: Value, argument: Value) -> Op:
+        """What takes the value from where a loop carries an argument."""
+        return self._access("read", argument, (), (value,), const(0))
 
     # -------------------------------------------------------------------------------------------------------- phases
 
@@ -135,6 +151,22 @@ class Phases:
             ready |= {value.name: after for value in op.results}
         self._make_wholes()
 
+    def _stays(self, old: Value, new: Value) -> bool:
+        """Whether a loop may carry a value in memory: strips alone take it, none of them behind the one that makes what
+        comes in its place; and each wave has elements of its own."""
+        tile, inner, outer = old.tile, (v.name for p in self.phases for op in p.before for v in _taken(op)), self.yields
+        apart = prod(map(self.kernel.waves_along, tile.dims)) == prod(count for _, count in self.kernel.waves)
+        made = self.made.get(new.name, (-1, None))
+        once = sum(value.name in (old.name, new.name) for value in outer) == 1
+        if not (apart and once and made[0] >= 0 and new.name not in self.whole) or old.name in inner:
+            return False
+        if old.name not in self.whole or tile != new.tile:
+            return False
+        order = [op for phase in self.phases for op in phase.inside]
+        last = next(n for n, op in enumerate(order) if new in op.results)
+        uses = [n for n, op in enumerate(order) if any(value.name == old.name for value in self._needs(op))]
+        return max(uses, default=0) <= last
+
     def _is_read_otherwise(self, op: Op) -> bool:
         """Whether it converts what is read, which takes less than to keep it."""
         return op.is_(CAST) and all(self.made[one.name][0] < 0 for one in op.operands if one.name in self.made)
@@ -145,7 +177,7 @@ class Phases:
         for phase in self.phases:
             before = list[Op]()
             for op in phase.before:
-                before += [*self._wholes(op.operands), op]
+                before += [*self._wholes(_taken(op)), op]
             phase.before = before
         read = [value for value in self.yields if value.name in self.made and self.made[value.name][0] < 0]
         self._at(0).before += self._wholes(read)
@@ -184,9 +216,10 @@ class Phases:
                 yield value
 
     def _memory(self, value: Value) -> Memory:
-        """The rows of one wave."""
-        tile = value.tile
-        extents = tuple(tile.extent(dim) // self.kernel.waves_along(dim) for dim in tile.dims)
+        """The rows of one wave; those of all where they stay, as waves take turns in between."""
+        tile, waves = value.tile, self.kernel.waves_along
+        stays = value.name in self.staying
+        extents = tuple(tile.extent(dim) // (1 if stays else waves(dim)) for dim in tile.dims)
         arrangement = row_major(tile.dims, extents)
         sizes = tuple(map(const, extents))
         return Memory(f"{value.name}.strips", tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
@@ -254,3 +287,8 @@ class Phases:
         origin[self.strips.dim] += at
         attributes = {"memory": memory.name, "origin": tuple(origin.items())}
         return Op(name, operands, results, attribute_pairs(attributes), span=self.made[value.name][1].span)
+
+
+def _taken(op: Op) -> tuple[Value, ...]:
+    """What an operation, or one in it, takes."""
+    return tuple(value for inner in op.walk() for value in inner.operands)

@@ -33,7 +33,7 @@ from wavespec.ir.tile_ops import (
     WRITE,
 )
 from wavespec.lower.contracts import Breach, Property, property_of
-from wavespec.lower.reads_apart import reads_many_apart
+from wavespec.lower.reads_apart import stands_once
 from wavespec.lower.shared_sums import waves_of_sum
 from wavespec.targets.machine import Machine
 
@@ -292,7 +292,7 @@ def whole_steps_check_nothing(kernel: Kernel, machine: Machine) -> Iterator[Brea
             continue
         if loop["step"] == const(1):  # of single elements, only the step of an empty dim checks bounds
             continue
-        if reads_many_apart(loop, kernel):
+        if stands_once(loop, kernel, machine):
             continue
         for op in loop.walk()[1:]:
             start = _origin(op).get(loop["dim"], const(0))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, pairwise, takewhile
 
 from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Memory, Op, Value
-from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.ir.layout import Layout
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.line_ends import takes_ends_apart
 from wavespec.ops.matrix_places import matrix_places, moves_matrices, turned_matrices
@@ -19,9 +19,12 @@ from wavespec.ops.turned_blocks import (
     TurnedBlocks,
     blocks_across,
     blocks_of_units,
+    in_parts_of_runs,
+    in_runs,
     paired_rows,
     regroup,
     stored_together,
+    unit_of,
 )
 from wavespec.targets.machine import Machine
 
@@ -178,10 +181,10 @@ def read_fragments(
     """Load a tile; returns its fragments in order.  Beyond the edge of a ``clamped`` dim the last element is read.
     ``rank``: from the shared memory of that workgroup of the cluster.  ``is_factor``: products alone use it."""
     granule = granule_elements(memory, layout, origin)
-    is_apart = granule == 1 and memory.space != "global"
-    if is_apart and (blocks := _blocks_of(memory, layout, origin, machine)):
+    blocks = _read_along(memory, layout, origin, masked, machine) if granule == 1 and not clamped else None
+    if blocks is not None:
         lines = read_fragments(build, memory, blocks.lines, origin, masked, hint, machine)
-        return blocks.fragments(build, lines, hint)
+        return tuple(regroup(build, blocks.fragments(build, lines, hint), layout.fragment_elements, hint))
     if is_factor and _takes_tile_load(memory, layout, granule, machine):
         return tuple(_load_tiles(build, memory, layout, origin, hint))
     last = {d: size - 1 for d, size in zip(memory.dims, memory.shape, strict=True) if d in clamped}
@@ -217,6 +220,19 @@ def read_fragments(
     return tuple(regroup(build, loaded, layout.fragment_elements, hint))
 
 
+def _read_along(
+    memory: Memory, layout: Layout, origin: Coordinates, masked: Sequence[str], machine: Machine
+) -> TurnedBlocks | None:
+    """The blocks whose rows are read as they lie, and turned: of tensors where one access has a row of a block,
+    which may end beyond theirs."""
+    if memory.space != "global":
+        return _blocks_of(memory, layout, origin, machine)
+    found = _turned_across(memory, layout, origin, machine) if machine.vector_bytes else None
+    if found is None or not isinstance(found[0], TurnedBlocks) or found[0].unit > 1:
+        return None
+    return found[0] if widest_access(memory, masked, machine) >= found[0].width else None
+
+
 def _blocks_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> TurnedBlocks | None:
     """The blocks to turn in registers where vectors, or bytes of registers, lie across the rows of a memory."""
     blocks = blocks_across(layout, memory, machine)
@@ -245,18 +261,14 @@ def _turned_across(
 ) -> tuple[TurnedBlocks | PairedRows, int] | None:
     """How vectors that lie across the rows of a memory are turned, and elements of the runs that are; rows of what a
     matrix instruction gives are turned as others, and runs that are longer than columns have rows, in parts."""
-    *outer, last = layout.axes or (RegisterAxis(1, ()),)
-    whole = replace(layout, axes=(*outer, last), inner=1)
+    whole = in_runs(layout)
     for of in (_blocks_of, _rows_of, _units_of):
         if (turned := of(memory, whole, origin, machine)) is not None:
-            return turned, last.extent
-    for axis in outer:
-        run = axis.extent
-        if axis.strides == ((memory.nearest_dim, 1),) and run < last.extent and last.extent % run == 0:
-            parts = RegisterAxis(last.extent // run, tuple((dim, step * run) for dim, step in last.strides))
-            split = replace(whole, axes=(*outer, parts, RegisterAxis(run, last.strides)))
-            if (turned := _blocks_of(memory, split, origin, machine)) is not None:
-                return turned, run
+            return turned, whole.fragment_elements
+    for dim, unit, of in ((memory.nearest_dim, 1, _blocks_of), (*unit_of(memory), _units_of)):
+        for parts in in_parts_of_runs(layout, dim, unit):
+            if (turned := of(memory, parts, origin, machine)) is not None:
+                return turned, parts.fragment_elements
     return None
 
 

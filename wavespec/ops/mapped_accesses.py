@@ -19,7 +19,7 @@ from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.index_map import contiguous_dim, index_of, value_symbol, windows_overlap
 from wavespec.ops.mapped_loops import blocks, got, memory_for, put
 from wavespec.ops.mapped_pieces import MappedPiece, MappedTensor, in_one_access, mapped_pieces, mapped_tensor
-from wavespec.ops.turned_blocks import TurnedBlocks, regroup, turned_blocks
+from wavespec.ops.turned_blocks import TurnedBlocks, in_parts_of_runs, in_runs, regroup, turned_blocks
 
 _Key = tuple[int, Expr, Mask, Expr | None, Expr | None]
 """Of what is loaded at once: elements, offset, checks, how many exist, and how many of the first do not."""
@@ -124,7 +124,8 @@ def _store_tile(op: Op, layout: Layout, context: ThreadContext) -> None:
     memory, build, size = context.kernel.memory(op["memory"]), context.build, layout.fragment_elements
     fragments = [build.cast(value, memory.dtype) for value in context.fragments[op.operands[0].name]]
     if turned := _blocks_across(op, layout, memory, context):
-        fragments = turned.of_fragments(build, fragments, op.operands[0].name)
+        runs = regroup(build, fragments, turned.width, op.operands[0].name)
+        fragments = turned.of_fragments(build, [*runs], op.operands[0].name)
         layout, size = turned.lines, turned.width
     for piece in tile_pieces(op, layout, op.operands[1:], min(widest_mapped(op, context), size), context):
         number, first = divmod(piece.register, size)
@@ -136,10 +137,12 @@ def _blocks_across(op: Op, layout: Layout, memory: Memory, context: ThreadContex
     """The blocks to turn in registers where vectors lie across the rows that a mapping writes."""
     if not context.machine.vector_bytes or len(op.operands) > 1 or memory.dtype.is_packed:
         return None
-    turned = turned_blocks(layout, contiguous_dim(op, memory), memory.dtype.bits)
-    if turned is None or _neighbours(op, turned.lines, (), memory) % turned.width:
-        return None
-    return turned
+    dim = contiguous_dim(op, memory)
+    for runs in (in_runs(layout), *in_parts_of_runs(layout, dim)):
+        turned = turned_blocks(runs, dim, memory.dtype.bits)
+        if turned is not None and _neighbours(op, turned.lines, (), memory) % turned.width == 0:
+            return turned
+    return None
 
 
 _WORD_BYTES = 4

@@ -83,6 +83,21 @@ def turned_blocks(layout: Layout, column: str, bits: int, unit: int = 1) -> Turn
     return TurnedBlocks(layout, lines, width, extents, at, unit)
 
 
+def in_runs(layout: Layout) -> Layout:
+    """The layout with the runs along its last axis for fragments, as rows are of what a matrix instruction gives."""
+    return replace(layout, axes=layout.axes or (RegisterAxis(1, ()),), inner=1)
+
+
+def in_parts_of_runs(layout: Layout, column: str, unit: int = 1) -> Iterator[Layout]:
+    """The same with parts of the runs, of as many units as there are rows along ``column``."""
+    *outer, last = in_runs(layout).axes
+    for axis in outer:
+        run = axis.extent * unit
+        if axis.strides == ((column, 1),) and run < last.extent and last.extent % run == 0:
+            parts = RegisterAxis(last.extent // run, tuple((dim, step * run) for dim, step in last.strides))
+            yield replace(layout, axes=(*outer, parts, RegisterAxis(run, last.strides)), inner=1)
+
+
 @dataclass(frozen=True, slots=True)
 class PairedRows:
     """The registers of ``layout`` as blocks of ``rows`` runs of ``width``, of which ``lines`` has the columns one after
@@ -132,12 +147,21 @@ def blocks_across(layout: Layout, memory: Memory, machine: Machine) -> TurnedBlo
 def blocks_of_units(layout: Layout, memory: Memory, machine: Machine) -> TurnedBlocks | None:
     """The blocks of a lane with vector registers whose units of several elements lie one behind the other along a dim,
     as the rows of an operand do whose elements a step of a product takes two or four at a time."""
-    if not machine.vector_bytes or memory.arrangement is None or len(memory.arrangement.digits) < 2:
+    across, unit = unit_of(memory)
+    if not machine.vector_bytes or unit == 1:
         return None
+    return turned_blocks(layout, across, memory.dtype.bits, unit)
+
+
+def unit_of(memory: Memory) -> tuple[str, int]:
+    """The dim along which units of several elements lie one behind the other in a memory, and how many are in one; an
+    element alone where there are no such."""
+    if memory.arrangement is None or len(memory.arrangement.digits) < 2:
+        return "", 1
     across, last = memory.arrangement.digits[-2:]
-    if last.extent == 1 or (last.step, last.stride, across.step, across.stride) != (1, 1, 1, last.extent):
-        return None
-    return turned_blocks(layout, across.dim, memory.dtype.bits, last.extent)
+    if (last.step, last.stride, across.step, across.stride) != (1, 1, 1, last.extent):
+        return "", 1
+    return across.dim, last.extent
 
 
 def stored_together(places: Sequence[Expr], elements: int) -> int:
