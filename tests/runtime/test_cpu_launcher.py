@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -51,6 +51,15 @@ WORK = pytest.mark.parametrize("work", [1, MANY], ids=["short", "long"])
 
 def integers(*shape: int) -> Tensor:
     return torch.randint(-4, 5, shape).float()
+
+
+def run_workgroups(body: Callable[[int, int, int], int], count: int, work: int, local_bytes: int = 4096) -> None:
+    """Run a function in place of a kernel's, which gets three addresses."""
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(body)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address
+    plan = LaunchPlan({}, (), (), (count, 1, 1), count, work, ())
+    module.Workgroups("body", LoadedCode(address, local_bytes, mmap.mmap(-1, 1)), 0, 0).run(plan, ())
 
 
 @pytest.fixture
@@ -122,11 +131,7 @@ def test_stacks_and_local_memory_of_threads_lie_apart(
         all_here.wait(30)
         return 0
 
-    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(look)
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address
-    plan = LaunchPlan({}, (), (), (count, 1, 1), count, MANY, ())
-    module.Workgroups("look", LoadedCode(address, local_bytes, mmap.mmap(-1, 1)), 0, 0).run(plan, ())
+    run_workgroups(look, count, MANY, local_bytes)
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "---p" in line:
             first, _, end = line.split()[0].partition("-")
@@ -135,6 +140,17 @@ def test_stacks_and_local_memory_of_threads_lie_apart(
     assert all(stack.start in guards for stack, _ in places.values())
     ranges = sorted((one.start, one.stop) for both in places.values() for one in both)
     assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
+
+
+def test_threads_that_get_no_workgroup_stay(threads: None) -> None:
+    """A region of fewer threads than torch has ends the others, and its next operator makes them anew."""
+    torch.set_num_threads(4)
+    torch.zeros(1 << 20).add_(1)
+    before = {*os.listdir("/proc/self/task")}
+    for workgroups in (1, 2, 3, 9):
+        run_workgroups(lambda *_: 0, workgroups, MANY)
+    torch.zeros(1 << 20).add_(1)
+    assert {*os.listdir("/proc/self/task")} == before
 
 
 @pytest.mark.parametrize(("work", "most"), [(1, 1), (2**18 - 1, 1), (2**18, 2), (2**19, 3), (MANY, 3)])
@@ -150,11 +166,7 @@ def test_little_work_wakes_nobody(threads: None, work: int, most: int) -> None:
             all_here.wait(30)
         return 0
 
-    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(look)
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address
-    plan = LaunchPlan({}, (), (), (3, 1, 1), 3, work, ())
-    module.Workgroups("look", LoadedCode(address, 4096, mmap.mmap(-1, 1)), 0, 0).run(plan, ())
+    run_workgroups(look, 3, work)
     assert len(callers) == most
 
 

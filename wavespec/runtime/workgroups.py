@@ -43,6 +43,7 @@ _GUARD: Final = mmap.PAGESIZE
 
 # A workspace, as the body knows it.
 _FIXED: Final = struct.Struct("<QQQQQQ")  # environment, dispatch state, stacks, bytes of one, memory, threads
+_COUNT_AT: Final = _FIXED.size - 8
 _CALL_AT: Final = _FIXED.size
 # Number of a thread; next workgroup and status, for themselves; how many, function, memory of a thread, x, y; and the
 # `dispatch_state` of IREE: size of a workgroup, constants, grid, threads, buffers, three addresses. Buffers and
@@ -85,11 +86,13 @@ class Workspace:
         # Kernels know the extents of their buffers by the sizes of dims.
         struct.pack_into("<256Q", self.memory, _LENGTHS_AT, *[(1 << 63) - 1] * 256)
         self.status = memoryview(self.memory)[_STATUS_AT : _STATUS_AT + 4].cast("i")
+        self.count = memoryview(self.memory)[_COUNT_AT : _COUNT_AT + 8].cast("Q")
+        """Threads that take workgroups; those of a larger number return."""
         entry, address = _entry(), ctypes.c_void_p.from_param(base)
         self.run_alone = partial(entry.body, address)
         """Run workgroups on the caller's thread."""
         self.run_shared = partial(entry.region, ctypes.c_void_p.from_param(entry.address), address)
-        """Run them on so many threads, with 0 behind the number."""
+        """Run them in a region of so many threads, with 0 behind the number."""
 
 
 _free: list[Workspace] = []
@@ -150,7 +153,9 @@ class Workgroups:
 
         def launch(*places: int) -> int:
             nonlocal last
-            threads = 1 if most == 1 or _state["forked"] else min(torch.get_num_threads(), most)
+            # Threads that a region has no place for end, and the next operator of torch would make them anew.
+            region = 1 if most == 1 or _state["forked"] else torch.get_num_threads()
+            threads = min(region, most)
             try:
                 space = _free.pop()
             except IndexError:
@@ -168,7 +173,8 @@ class Workgroups:
                 if threads == 1:
                     space.run_alone()
                 else:
-                    space.run_shared(threads, 0)
+                    space.count[0] = threads
+                    space.run_shared(region, 0)
                 return space.status[0]
             finally:
                 _free.append(space)
