@@ -61,15 +61,17 @@ COLUMN_SUMS = """\
 apiVersion: wavespec/v1
 kind: Kernel
 name: column_sums
-dims: {M: {}, N: {max: 1024}}
+dims: {M: {}, N: {max: 1024}, L: {}}
 tensors:
   x: {shape: [M, N], dtype: f32}
+  z: {shape: [M, L], dtype: f32}
   y: {shape: [M, N], dtype: f32, role: output}
   total: {shape: [N], dtype: f32, role: inout}
 graph:
+  - none: {register: [M], dtype: f32, value: 0}
+  - beside: {iterate: L, carry: {sum_: none}, body: [part: {read: z}, sum_: {sum: part, dim: L, init: sum_}]}
   - value: {read: x}
-  - mean_: {mean: value, dim: N}
-  - result: value - mean_
+  - result: value - beside.sum_
   - {write: result, to: y}
   - columns: {sum: value, dim: M}
   - {write: columns, to: total, combine: add}

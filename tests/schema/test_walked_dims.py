@@ -93,6 +93,17 @@ both: left + right
 result: {min: both, dim: K}
 {write: result, to: c}""",
 )
+COLUMN_SUMS = spec_of(
+    "M: {}, N: {max: 1024}",
+    ROWS + tensor("total", "N", role="inout"),
+    """
+v: {read: x}
+middle: {mean: v, dim: N}
+result: v - middle
+{write: result, to: y}
+columns: {sum: v, dim: M}
+{write: columns, to: total, combine: add}""",
+)
 IN_PLACE = spec_of(
     "M: {}, N: {min: 1}",
     tensor("w", "N") + tensor("x", "M, N", role="inout"),
@@ -165,6 +176,10 @@ def in_place(w: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return ((x - x.amax(-1, keepdim=True)) * w,)
 
 
+def column_sums(x: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (total + x.sum(0), x - x.mean(-1, keepdim=True))
+
+
 X = (torch.arange(5 * 77) * 29 % 19 - 9).view(5, 77).float()
 CASES: dict[str, tuple[KernelSpec, tuple[torch.Tensor, ...], Callable[..., tuple[torch.Tensor, ...]]]] = {
     "norm": (NORM, (X,), norm),
@@ -173,6 +188,7 @@ CASES: dict[str, tuple[KernelSpec, tuple[torch.Tensor, ...], Callable[..., tuple
     "loss": (LOSS, (X, torch.arange(5) * 9), loss),
     "scanned": (SCANNED, (X,), scanned),
     "extremes": (EXTREMES, (X.int(), X.int().view(77, 5)), extremes),
+    "column_sums": (COLUMN_SUMS, (X, X[1].clone()), column_sums),
     "in_place": (IN_PLACE, (X[0], X.clone()), in_place),
 }
 
