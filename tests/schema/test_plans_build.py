@@ -120,6 +120,24 @@ graph:
 """
 )
 
+NEAREST = (
+    HEAD
+    + """
+dims: {M: {}, N: {min: 1}, K: {}}
+tensors:
+  x: {shape: [M, K], dtype: bf16}
+  c: {shape: [N, K], dtype: bf16}
+  y: {shape: [M], dtype: i64, role: output}
+graph:
+  - row: {read: x}
+  - centre: {read: c}
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - product: {mma: [row, centre, zero]}
+  - place: {argmax: product, dim: N}
+  - {write: place, to: y}
+"""
+)
+
 
 def of_type(text: str, dtype: str) -> KernelSpec:
     weights = "maximum(scores, 0)" if dtype == "f32" else "'bf16(maximum(scores, 0))'"
@@ -135,6 +153,7 @@ def of_type(text: str, dtype: str) -> KernelSpec:
         pytest.param(of_type(SCORES, "bf16"), id="few keys side by side"),
         pytest.param(of_type(SCORES, "f32"), id="a tile with less than an access for each lane"),
         pytest.param(loads(COLUMNS), id="parts of 64 bits in front of a loop"),
+        pytest.param(loads(NEAREST), id="a product in each step of a loop over its columns"),
     ],
 )
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])

@@ -104,6 +104,31 @@ result: v - middle
 columns: {sum: v, dim: M}
 {write: columns, to: total, combine: add}""",
 )
+SCORES = spec_of(
+    "M: {}, N: {min: 1}, K: {}",
+    tensor("a", "M, K") + tensor("b", "N, K") + tensor("c", "M, N", role="output"),
+    """
+left: {read: a}
+right: {read: b}
+zero: {register: [M, N], dtype: f32, value: 0}
+sums: {mma: [left, right, zero]}
+top: {max: sums, dim: N}
+power: exp(sums - top)
+total: {sum: power, dim: N}
+result: power / total
+{write: result, to: c}""",
+)
+HALVES = spec_of(
+    "M: {}, N: {multiple_of: 2, min: 2}",
+    tensor("x", "M, N") + tensor("w", "M, N // 2") + tensor("y", "M", role="output"),
+    """
+v: {read: w}
+total: {sum: v, dim: N // 2}
+u: {read: x}
+top: {max: u, dim: N}
+result: total + top
+{write: result, to: y}""",
+)
 IN_PLACE = spec_of(
     "M: {}, N: {min: 1}",
     tensor("w", "N") + tensor("x", "M, N", role="inout"),
@@ -134,8 +159,13 @@ def shape_of(ops: Sequence[Op]) -> list[object]:
         (LOSS, [("M", ["result"], [("C", ["top"], []), ("C", ["total"], [])])]),
         (EXTREMES, [("K", ["result"], [])]),
         (IN_PLACE, [("N", ["top"], []), ("N", [], [])]),
+        (
+            SCORES,
+            [("N", [one] if one else [], [("K", ["sums"], [])]) for one in ("top", "total", "")],
+        ),
+        (HALVES, [("N // 2", ["total"], []), ("N", ["top"], [])]),
     ],
-    ids=["norm", "product", "planes", "loss", "extremes", "in_place"],
+    ids=["norm", "product", "planes", "loss", "extremes", "in_place", "scores", "halves"],
 )
 def test_loops(spec: KernelSpec, loops: object) -> None:
     assert shape_of(spec.graph) == loops
@@ -172,6 +202,14 @@ def extremes(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return ((a[:, :, None] + b[None]).amin(1),)
 
 
+def scores(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return ((a @ b.T).softmax(-1),)
+
+
+def halves(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (w.sum(-1) + x.amax(-1),)
+
+
 def in_place(w: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return ((x - x.amax(-1, keepdim=True)) * w,)
 
@@ -189,6 +227,8 @@ CASES: dict[str, tuple[KernelSpec, tuple[torch.Tensor, ...], Callable[..., tuple
     "scanned": (SCANNED, (X,), scanned),
     "extremes": (EXTREMES, (X.int(), X.int().view(77, 5)), extremes),
     "column_sums": (COLUMN_SUMS, (X, X[1].clone()), column_sums),
+    "scores": (SCORES, (X / 9, X[:3] / 9), scores),
+    "halves": (HALVES, (X[:, :14].contiguous(), X[:, :7].contiguous()), halves),
     "in_place": (IN_PLACE, (X[0], X.clone()), in_place),
 }
 

@@ -6,7 +6,7 @@ that makes its elements anew, as one would write it. The graph means the same be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,7 +139,8 @@ class _Walk:
         stage = self._stages(ops, dim)
         last = max(stage[id(op)] for op in ops)
         of_dim = {id(op) for op in ops if self._has(op, dim)}
-        around, made = self._around([op for op in ops if id(op) not in of_dim]), list[AnyOp]()
+        starts = {start for op in ops if id(op) in of_dim and self._is_end(op, dim) for start in _starts(op)}
+        around, made = self._around([op for op in ops if id(op) not in of_dim], starts), list[AnyOp]()
         for number in range(last + 1):
             made += [op for op in around if stage[id(op)] == number]
             ends = [op for op in ops if id(op) in of_dim and stage[id(op)] == number and self._is_end(op, dim)]
@@ -147,9 +148,10 @@ class _Walk:
                 made += self._loop(ops, ends, dim, inner)
         return tuple(made)
 
-    def _around(self, ops: Sequence[AnyOp]) -> list[AnyOp]:
-        """The statements around loops over a dim, without those whose elements along others these loops make anew."""
-        kept, needed = list[AnyOp](), set[str]()
+    def _around(self, ops: Sequence[AnyOp], starts: Set[str]) -> list[AnyOp]:
+        """The statements around loops over a dim, without those whose elements along others these loops make anew.
+        ``starts``: what the loops carry begins as."""
+        kept, needed = list[AnyOp](), set(starts)
         for op in reversed(ops):
             is_anew = isinstance(op, _PURE) and any(self._has(op, other) for other in self.walked)
             if not is_anew or getattr(op, "name", "") in needed:
@@ -195,11 +197,11 @@ class _Walk:
 
     def _loop(self, ops: Sequence[AnyOp], ends: Sequence[AnyOp], dim: str, inner: Sequence[str]) -> Iterator[AnyOp]:
         """What some joins start from, a loop that makes them with writes beside, and their results by their names."""
-        needed, body = {word for op in ends for word in _words(op)}, list[AnyOp]()
+        needed, body = set[str](), list[AnyOp]()
         for op in reversed(ops):
             if op in ends or (self._is_made_anew(op, dim) and needed & {*self._results(op)}):
                 body.insert(0, op)
-                needed.update(_words(op))
+                needed.update(_taken(op) if dim in _along(op, self.types) else _words(op))
         carry = dict[str, str | Register]()
         for op in [one for one in body if dim in _along(one, self.types) or (isinstance(one, Scan) and one.dim == dim)]:
             at = body.index(op)
@@ -258,6 +260,23 @@ class _Walk:
             name += "_"
         self.taken.add(name)
         return name
+
+
+def _starts(op: AnyOp) -> tuple[str, ...]:
+    """The values that a statement joins elements to."""
+    if isinstance(op, Mma):
+        return (op.acc,)
+    if isinstance(op, ArgReduce):
+        return op.init or ()
+    return (op.init,) if isinstance(op, Reduce) and op.init is not None else ()
+
+
+def _taken(op: AnyOp) -> list[str]:
+    """The names that a statement uses for what it joins elements of."""
+    taken = _words(op)
+    for start in _starts(op):
+        taken.remove(start)
+    return taken
 
 
 def _words(op: AnyOp) -> list[str]:

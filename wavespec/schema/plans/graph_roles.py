@@ -171,7 +171,8 @@ class GraphRoles:
         return replace(roles, pairs=pairs) if kind == "rows" and self._are_pairs(sides, steps) else roles
 
     def _may_have_parts(self, results: Sequence[str], dim: str) -> bool:
-        return bool(dim) and len(results) < _MOST_AXES and may_have_parts(with_tiled_loops(self.spec), dim)
+        is_named = dim.isidentifier()  # an index of a part says nothing of an expression of dims
+        return is_named and len(results) < _MOST_AXES and may_have_parts(with_tiled_loops(self.spec), dim)
 
     def _has_extremes(self, loop: Iterate) -> bool:
         return bool(Carried(loop, self.ops, self.types).found)
@@ -197,6 +198,8 @@ class GraphRoles:
         main = [dim for dim in self.loops if dim in self._summed(first)]
         direct = [loop.dim for loop in every(Iterate, self.ops) if any(isinstance(op, Mma) for op in loop.body)]
         steps = [*main, *(dim for dim in dict.fromkeys(direct) if dim not in main)]
+        # A loop around that has a tile of products in each of its steps.
+        sides = [dim for dim in self.loops if dim not in steps and any(dim in self.types[op.acc].dims for op in looped)]
         beside = [op for op in looped if not self._is_narrow(op)]
         reads = {op.name: op for op in every(Read, self.ops)}
         names = [name for op in (within or products) for name in (op.lhs, op.rhs)]
@@ -206,15 +209,15 @@ class GraphRoles:
         is_made_in_chain = chained and is_decoded_in_chain(within, reads, self.ops)
         is_beside = not chained and not is_made and is_used_beside(looped, reads, self.ops)
         roles = Roles(
-            kind="attention" if chained or self._go_into_others(products) else "products",
+            kind="attention" if chained or sides or self._go_into_others(products) else "products",
             rows=row,
             columns=column,
-            steps=tuple(steps),
+            steps=(*sides, *steps),
             alone=alone,
             heads=self._heads(row, alone) if chained and self._is_single() else None,
             split=bool(steps) and may_be_split(self.ops, self.types, steps[0], (row, column), alone),
             parted=chained and any(self._has_extremes(one) for one in every(Iterate, self.ops) if one.dim in steps),
-            walked=tuple(dim for dim in self.loops if dim not in steps),
+            walked=tuple(dim for dim in self.loops if dim not in (*sides, *steps)),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
             bits=self._bits(operands),
