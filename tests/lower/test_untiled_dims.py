@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from wavespec.cache import CompileCache
+from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -83,6 +85,22 @@ def build(text: str) -> None:
         lower(loads(text), machines(target)[0])
 
 
+def without_tiles(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if "constraints" not in line and "workgroup" not in line)
+
+
+def build_planned(text: str) -> None:
+    """All kernels of a spec without tiles."""
+    (found,) = check_builds([loads(text)], cache=CompileCache(enabled=False), workers=1)
+    assert not found, [one.message for one in found]
+
+
+def hints_of_plan(text: str) -> dict[str, tuple[str, ...]]:
+    """Of the mistakes of a spec without tiles, by the dim that each is about."""
+    (found,) = check_builds([loads(text)], cache=CompileCache(enabled=False), workers=1)
+    return {re.findall(r"along all of '(\w+)'", one.message)[0]: one.hints for one in found}
+
+
 def with_constraint(text: str, line: str) -> str:
     return text.replace("graph:\n", f"  - {line}\ngraph:\n")
 
@@ -112,15 +130,37 @@ def in_a_loop(text: str, hint: str) -> str:
 
 
 def test_what_is_joined_takes_a_loop_or_one_tile() -> None:
-    loop, one_tile = hints(text := spec(SUM, "y"))
+    loop, no_tiles, one_tile = hints(text := spec(SUM, "y"))
     build(in_a_loop(text, loop))
     build(whole(text, one_tile))
+    assert "say nothing of tiles" in no_tiles
+    build_planned(without_tiles(text))
 
 
 def test_what_is_joined_and_written_takes_two_loops_or_one_tile() -> None:
-    loop, second, one_tile = hints(text := spec(SOFTMAX, "z"))
+    loop, second, _, one_tile = hints(text := spec(SOFTMAX, "z"))
     assert "'- start: {register: [M], dtype: f32, value: -.inf}'" in loop and "softmax.wave.yaml" in second
     build(whole(text, one_tile))
+    build_planned(without_tiles(text))
+
+
+def test_what_is_joined_both_ways_takes_two_specs_or_one_tile() -> None:
+    graph = SUM + "  - column: {sum: part, dim: M}\n  - {write: column, to: v}\n"
+    text = without_tiles(spec(graph, "y")).replace("  y:", "  v: {shape: [N], dtype: f32, role: output}\n  y:")
+    for dim, (two, one_tile) in hints_of_plan(text).items():
+        assert "Make two specs" in two
+        (largest,) = re.findall(rf"\{{{dim}: (\{{max: \d+\}})\}} in 'dims'", one_tile)
+        build_planned(text.replace(f"{dim}: {{}}", f"{dim}: {largest}"))
+
+
+def test_what_starts_at_the_last_element_is_read_the_other_way_round() -> None:
+    graph = "  - part: {read: x}\n  - after: {cumsum: part, dim: N, reverse: true}\n  - {write: after, to: z}\n"
+    text = without_tiles(spec(graph, "z"))
+    ((turned, _),) = hints_of_plan(text).values()
+    assert "'after' starts at the last element" in turned
+    (at,) = re.findall(r"at: \{.*?\}", turned)
+    text = text.replace(", reverse: true", "").replace("{read: x}", f"{{read: x, {at}}}")
+    build_planned(text.replace("to: z}", f"to: z, {at}}}"))
 
 
 def test_what_is_taken_takes_one_tile() -> None:

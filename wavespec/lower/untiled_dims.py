@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.op import Op
-from wavespec.ir.tile_ops import ACROSS, MMA, REDUCE, TAKE, TOPK, WRITE
+from wavespec.ir.tile_ops import ACROSS, ITERATE, MMA, REDUCE, TAKE, TOPK, WRITE
 from wavespec.lower.base import written_name
 from wavespec.ops.index_map import moved_dims
 
@@ -69,18 +69,57 @@ def _hints(kernel: Kernel, dim: str) -> list[str]:
             f"'take' needs all of '{dim}'. If it is never large, say so: {whole}",
             "Else take elements where they are: 'read' has 'at' as well, for tensors of any size.",
         ]
-    joins = [op for op in every if (op.is_(ACROSS) and op["dim"] == dim) or (op.is_(MMA) and op["k"] == dim)]
+    joins = [op for op in every if _along(op) == dim]
     if not joins:
         return [f"Add {{workgroup: {dim}, tile: {_TILE}, axis: {_free_axis(kernel)}}} to 'constraints'."]
-    hints = [
-        *(hint for op in joins for hint in _combined(kernel, op)),
+    hints = [hint for op in joins for hint in _combined(kernel, op)]
+    if no_loop := _why_no_loop(kernel, joins, dim):
+        return [*hints, no_loop, f"Or, where '{dim}' is never large: {whole}"]
+    hints.append(
         f"Go through '{dim}' in a loop: {_loop(kernel, joins[0])}; where there are 'constraints', with "
-        f"{{tiling: {dim}, tile: {_TILE}}} among them.",
-    ]
+        f"{{tiling: {dim}, tile: {_TILE}}} among them."
+    )
     is_written = any(op.is_(WRITE) and dim in op.operands[0].tile.dims for op in every)
     if is_written and all(op.is_(REDUCE, TOPK) for op in joins):
         hints.append(f"What is written along '{dim}' takes a second loop over it (specs/softmax.wave.yaml).")
+    if all(op.is_(REDUCE, MMA) for op in joins) and not any(op.is_(ITERATE) for op in every):
+        hints.append(
+            "Or say nothing of tiles, without any 'workgroup', 'tiling' and 'wave': the compiler then writes the loop."
+        )
     return [*hints, f"Or, where '{dim}' is never large: {whole}"]
+
+
+def _why_no_loop(kernel: Kernel, joins: Sequence[Op], dim: str) -> str:
+    """What to do where no loop over a dim does what operations join along it; "" where one does."""
+    for op in joins:
+        if op.get("reverse"):
+            turned = f"'at: {{{dim}: size({dim}) - 1 - {dim}}}'"
+            return (
+                f"'{_named(kernel, op)}' starts at the last element. Read what it joins with {turned}, join it without "
+                f"'reverse', and write it with the same 'at'."
+            )
+        for other in kernel.walk():
+            across = _along(other)
+            is_around = across in op.results[0].tile.dims and dim in other.results[0].tile.dims if across else False
+            if is_around and across != dim:
+                return (
+                    f"'{_named(kernel, op)}' goes through '{dim}' for each element along '{across}', and "
+                    f"'{_named(kernel, other)}' through '{across}' for each along '{dim}', of which one loop cannot be "
+                    "in the other. Make two specs of it."
+                )
+    return ""
+
+
+def _along(op: Op) -> str:
+    """The dim that an operation joins elements along, if it does."""
+    if op.is_(MMA):
+        return op["k"]
+    return op["dim"] if op.is_(ACROSS) else ""
+
+
+def _named(kernel: Kernel, op: Op) -> str:
+    """What the spec calls what an operation joins."""
+    return op.node or written_name(kernel, op.results[0])
 
 
 def _loop(kernel: Kernel, op: Op) -> str:
@@ -94,7 +133,8 @@ def _loop(kernel: Kernel, op: Op) -> str:
         return f"'- steps: {step}', with '{lhs}' and '{rhs}' in its body, and 'steps.{name}' behind it"
     word, start = _REDUCTIONS.get(op["function"], ("", "")) if op.is_(REDUCE) else ("", "")
     if not word or not dtype.is_float or _is_of_several(kernel, op):
-        return f"'- steps: {{iterate: {dim}, carry: ..., body: [...]}}', with '{name}' and what it is made of inside"
+        body = f"'- steps: {{iterate: {dim}, carry: ..., body: [...]}}'"
+        return f"{body}, with '{_named(kernel, op)}' and what it is made of inside"
     part = operands[0]
     zero = f"{{register: [{', '.join(result.tile.dims)}], dtype: {dtype.name}, value: {start}}}"
     join = f"{name}: {{{_word(op)}: {part}, dim: {dim}, init: {name}}}"
