@@ -233,6 +233,19 @@ def test_tiles_of_tensors_that_lie_across_fragments_are_read_along_and_turned(co
         assert addresses(read, build.ops) == [[row * 32 + column for column in range(32) for row in range(16)]]
 
 
+@pytest.mark.parametrize("columns", [const(32), const(1) * symbol("N", 0, 1000)], ids=["whole", "any"])
+def test_rows_of_several_registers_are_read_along_and_turned(columns: Expr) -> None:
+    """Sums of f32 that a product starts from were loaded element by element: a minute of the compiler's time."""
+    memory = Memory("t", DTYPES["f32"], ("M", "N"), (const(32), columns), "global")
+    axes = RegisterAxis(32, (("N", 1),)), RegisterAxis(32, (("M", 1),))
+    turned = Layout((("M", const(0)), ("N", const(0))), axes, 1)
+    build, nowhere = builder(), {"M": const(0), "N": const(0)}
+    read = read_fragments(build, memory, turned, nowhere, ("N",), "x", CPU)
+    assert sum(op.name == "load" for op in build.ops) == 32 * 2
+    if columns is const(32):
+        assert addresses(read, build.ops) == [[row * 32 + column for row in range(32)] for column in range(32)]
+
+
 def test_units_of_rows_are_turned_by_as_many_as_there_are_rows() -> None:
     """Eight rows of 32 elements, of which a panel has pairs: each pair was a store."""
     digits = Digit("N", 16, 2, 16), Digit("M", 8, 1, 2), Digit("N", 2, 1, 1)

@@ -230,7 +230,8 @@ def _read_along(
     found = _turned_across(memory, layout, origin, machine) if machine.vector_bytes else None
     if found is None or not isinstance(found[0], TurnedBlocks) or found[0].unit > 1:
         return None
-    return found[0] if widest_access(memory, masked, machine) >= found[0].width else None
+    whole = machine.vector_bytes * 8 // memory.dtype.bits  # a row may be several registers
+    return found[0] if widest_access(memory, masked, machine) >= min(found[0].width, whole) else None
 
 
 def _blocks_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> TurnedBlocks | None:
