@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from tests.lower.gemms import Gemm
+from wavespec.schema import load
 from wavespec.sim.reference import reference
 
 A, B = torch.randn(5, 7, dtype=torch.float16), torch.randn(3, 7, dtype=torch.float16)
@@ -46,3 +49,15 @@ def test_sizes_that_contradict_each_other() -> None:
         reference(Gemm().spec, A, B[:, :6])
     with pytest.raises(ValueError, match=r"gemm: 'a' has M = 5, but M is 8\."):
         reference(Gemm(dims=("value: 8", "", "")).spec, A, B)
+
+
+def test_leading_dims_are_those_of_a_call() -> None:
+    spec = load(Path(__file__).parents[2] / "specs" / "softmax.wave.yaml")
+    x = torch.arange(2.0 * 3 * 5).view(2, 3, 5)
+    for one in (x, x[0], x[0, 0]):
+        assert torch.equal(reference(spec, one), reference(spec, one.reshape(-1, 5)).view(one.shape))
+
+
+def test_a_wrong_number_of_dims() -> None:
+    with pytest.raises(ValueError, match=r"gemm: 'a' has 1 dims, expected 2\."):
+        reference(Gemm().spec, A[0], B)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -38,7 +39,29 @@ def reference(
         TypeError: an input that is no tensor.
         ValueError: wrong number of inputs, sizes that contradict each other, or a scalar that no call takes.
     """
-    return results(interpret(spec, *inputs, compute=compute, **scalars))
+    plain, leading = _folded(spec, inputs)
+    context = interpret(spec, *plain, compute=compute, **scalars)
+    names = context.computation.written
+    outputs = [_unfolded(context.output(name), spec.tensors[name].shape, leading) for name in names]
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _folded(spec: KernelSpec, inputs: Sequence[Tensor]) -> tuple[list[Tensor], dict[str, tuple[int, ...]]]:
+    """Inputs with one dim in place of those of a call that a dim with `fold` stands for; and these, by that dim."""
+    shapes = [tensor.shape for tensor in spec.tensors.values() if tensor.role != "output"]
+    plain, leading = [*inputs], dict[str, tuple[int, ...]]()
+    for place, (shape, value) in enumerate(zip(shapes, inputs)):  # noqa: B905  `interpret` says what is too many
+        is_folded = bool(shape) and spec.dims[shape[0]].fold == "leading"
+        if is_folded and isinstance(value, Tensor) and 0 <= (kept := value.dim() - len(shape) + 1) != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            leading[shape[0]] = tuple(value.shape[:kept])
+            plain[place] = value.reshape(prod(value.shape[:kept]), *value.shape[kept:])
+    return plain, leading
+
+
+def _unfolded(value: Tensor, shape: Sequence[str], leading: Mapping[str, tuple[int, ...]]) -> Tensor:
+    if not shape or shape[0] not in leading:
+        return value
+    return value.reshape(*leading[shape[0]], *value.shape[1:])
 
 
 def interpret(
@@ -94,6 +117,8 @@ def _interpret(
     context.found, context.flushes = found, flushes
     context.sizes = {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
     for name, value in context.tensors.items():
+        if value.dim() != (rank := len(spec.tensors[name].shape)):
+            raise ValueError(f"{spec.name}: '{name}' has {value.dim()} dims, expected {rank}.")
         for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):
             if context.sizes.setdefault(dim, size) != size:
                 raise ValueError(f"{spec.name}: '{name}' has {dim} = {size}, but {dim} is {context.sizes[dim]}.")
