@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from typing import Any, cast
 
 from wavespec.ir.expr import Expr, rebuilt
-from wavespec.ir.kernel import Op, Value
+from wavespec.ir.kernel import Op, Region, Value
 from wavespec.ir.nodes import replace
 
 
@@ -15,6 +15,11 @@ def uses_of(op: Op) -> Iterator[Value]:
     for one in op.walk():
         yield from one.operands
         yield from one.body.yields if one.region else ()
+
+
+def uses_in(body: Region, value: Value) -> int:
+    """How often operations of a body take a value, or it is what the body ends with."""
+    return [*(used for op in body.ops for used in uses_of(op)), *body.yields].count(value)
 
 
 def renamed(op: Op, names: Mapping[str, Value]) -> Op:

@@ -8,7 +8,7 @@ from math import prod
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
-from wavespec.ir.rewriting import renamed
+from wavespec.ir.rewriting import renamed, uses_in
 from wavespec.ir.tile_ops import CAST, ITERATE, REDUCE
 from wavespec.lower.base import Pass
 from wavespec.lower.tile_properties import tiles_are_placed
@@ -99,21 +99,11 @@ def _chain(loop: Op, argument: Value, last: Value) -> list[Op]:
     makers = {value.name: op for op in loop.body.ops for value in op.results}
     op, chain = makers.get(last.name), list[Op]()
     while op is not None and op.is_(REDUCE) and op.operands[1:] == (() if chain else (argument,)):
-        if chain and (op["function"] != chain[0]["function"] or _uses(loop, op.result) != 1):
+        if chain and (op["function"] != chain[0]["function"] or uses_in(loop.body, op.result) != 1):
             break
         chain.insert(0, op)
         op = makers.get(op.operands[0].name)
     return chain
-
-
-def _uses(loop: Op, value: Value) -> int:
-    return sum(_taken(op).count(value) for inner in loop.body.ops for op in inner.walk()) + loop.body.yields.count(
-        value
-    )
-
-
-def _taken(op: Op) -> tuple[Value, ...]:
-    return (*op.operands, *(op.region.yields if op.region else ()))
 
 
 def _turned(chain: Sequence[Op], order: Sequence[Op]) -> Iterator[Op]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
+from wavespec.ir.rewriting import uses_in
 from wavespec.ir.tile_ops import ITERATE, REGISTER
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.defer_reductions import reduction_carried
@@ -32,7 +33,6 @@ class PassPartsOn(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         del machine
-
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
@@ -48,7 +48,7 @@ def _passed_on(loop: Op, number: int, fresh: Callable[[str], str], starts: list[
     """The loop with parts in place of the carried value of that number; what comes before and behind it is appended."""
     made, body = reduction_carried(loop, number), loop.body
     inner = None if made is None or made["divided"] else _made_by(body.ops, made.operands[0])
-    if made is None or inner is None or not inner.is_(ITERATE) or _uses(loop, made.operands[0]) != 1:
+    if made is None or inner is None or not inner.is_(ITERATE) or uses_in(loop.body, made.operands[0]) != 1:
         return loop
     if made.operands[0].tile.extent(made["dim"]) == 1:  # nobody meets
         return loop
@@ -69,7 +69,7 @@ def _passed_on(loop: Op, number: int, fresh: Callable[[str], str], starts: list[
 
     goes_on = replace(inner, operands=put(inner.operands, place, argument))
     ops = [goes_on if op is inner else op for op in body.ops if op is not made]
-    if _uses(loop, start.result) == 1:
+    if uses_in(body, start.result) == 1:
         ops.remove(start)
     region = replace(
         body,
@@ -83,12 +83,3 @@ def _passed_on(loop: Op, number: int, fresh: Callable[[str], str], starts: list[
 
 def _made_by(ops: tuple[Op, ...], value: Value) -> Op | None:
     return next((op for op in ops if value in op.results), None)
-
-
-def _uses(loop: Op, value: Value) -> int:
-    used = [one for inner in loop.body.ops for op in inner.walk() for one in _used(op)]
-    return used.count(value) + loop.body.yields.count(value)
-
-
-def _used(op: Op) -> tuple[Value, ...]:
-    return (*op.operands, *(op.region.yields if op.region else ()))

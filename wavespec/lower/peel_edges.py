@@ -13,7 +13,7 @@ from wavespec.ir.rewriting import copied
 from wavespec.ir.tile_ops import BIND, COPY, ELEMENTWISE, ITERATE, MMA, READ, REDUCE, SCALAR
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.index_bounds import fails_beyond, holds_from, holds_until
-from wavespec.lower.reads_apart import stands_once
+from wavespec.lower.stands_once import stands_once
 from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, whole_steps_check_nothing
 from wavespec.targets.machine import Machine
 

@@ -33,8 +33,8 @@ from wavespec.ir.tile_ops import (
     WRITE,
 )
 from wavespec.lower.contracts import Breach, Property, property_of
-from wavespec.lower.reads_apart import stands_once
 from wavespec.lower.shared_sums import waves_of_sum
+from wavespec.lower.stands_once import stands_once
 from wavespec.targets.machine import Machine
 
 _START: Final = 2

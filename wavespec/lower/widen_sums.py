@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.dtype import DTYPES, DType, computed
-from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
-from wavespec.ir.rewriting import renamed
+from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
+from wavespec.ir.rewriting import renamed, uses_in, uses_of
 from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, JOINED, REDUCE, SCAN
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.tile_properties import is_of_tiles
@@ -95,7 +95,7 @@ def _as_joined(loop: Op, number: int, fresh: Callable[[str], str], before: list[
     if there is None or there.operands != (argument,):
         return loop
     once = (argument, there.result, made.result, last)
-    if any(_uses(body, value) > 1 for value in once) or back.get("bias") or there.get("bias"):
+    if any(uses_in(body, value) > 1 for value in once) or back.get("bias") or there.get("bias"):
         return loop
     start, value = _cast(loop.operands[number], made.result.tile.dtype, made, fresh)
     end = _with_dtype(loop.results[number], made.result.tile.dtype, fresh)
@@ -126,7 +126,7 @@ def _starting_from(loop: Op, number: int) -> Op:
     made = next((op for op in body.ops if op.is_(REDUCE) and list(op.results) == parts), None)
     if made is None or len(made.operands) > 1 or made["function"] != "add" or made["divided"]:
         return loop
-    if made.result.type != last.type or _uses(body, made.result) > 1:
+    if made.result.type != last.type or uses_in(body, made.result) > 1:
         return loop
     start = replace(made, operands=(*made.operands, argument), results=(last,))
     ops = tuple(start if op is made else op for op in body.ops if op is not added)
@@ -162,12 +162,12 @@ def _with_sum(
         if op is made:
             widened, operand = _cast(made.operands[0], dtype, made, fresh)
             ops += [widened, replace(made, operands=(operand, carried), results=(total,))]
-            ops += [_cast_to(total, made.result, made)] * (_uses(body, made.result) > 1)
+            ops += [_cast_to(total, made.result, made)] * (uses_in(body, made.result) > 1)
         elif op.is_(SCAN, JOINED) and argument in op.operands[1:] and argument is not op.operands[0]:
             ops.append(renamed(op, {argument.name: carried}))
         else:
             ops.append(op)
-    if any(argument in _used(inner) for op in ops for inner in op.walk()) or argument in body.yields:
+    if any(argument in uses_of(op) for op in ops) or argument in body.yields:
         ops.insert(0, _cast_to(carried, argument, made))
 
     region = replace(
@@ -176,16 +176,6 @@ def _with_sum(
     return replace(
         loop, operands=_put(loop.operands, number, start_value), results=_put(loop.results, number, end), region=region
     )
-
-
-def _used(op: Op) -> tuple[Value, ...]:
-    return (*op.operands, *(op.region.yields if op.region else ()))
-
-
-def _uses(body: Region, value: Value) -> int:
-    """How often a value is used in a body, or is what it ends with."""
-    inner = (one for op in body.ops for each in op.walk() for one in _used(each))
-    return [*inner, *body.yields].count(value)
 
 
 def _with_dtype(value: Value, dtype: DType, fresh: Callable[[str], str]) -> Value:

@@ -1,5 +1,4 @@
-"""A loop over tiles goes in; whether a step reads so many elements one by one that it had better be written once, comes
-out."""
+"""A loop over tiles goes in; whether it had better be written once, with its bound checks, comes out."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ _MOST = 1000
 
 
 def stands_once(loop: Op, kernel: Kernel, machine: Machine) -> bool:
-    """Whether a loop is written once, with its bound checks: one that reads so many elements, in its text, where loops
-    inside of it stand twice already or not, and where waves take turns one over two strips of a tile, which would be
-    written out as often as without strips; layouts are assigned."""
+    """Whether a loop is written once: one that reads so many elements one by one in its text, where loops inside of it
+    stand twice already or not, and where waves take turns one over two strips of a tile, which would be written out as
+    often as without strips; layouts are assigned."""
     if not machine.concurrent_waves and not loop.node and loop.get("lower") is None:
         most = loop["extent"].high
         if most is not None and most <= 2 * loop["step"].value:
