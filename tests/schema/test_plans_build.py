@@ -138,6 +138,58 @@ graph:
 """
 )
 
+SHARES = (
+    HEAD
+    + """
+dims: {M: {}, N: {min: 1}}
+tensors: {x: {shape: [M, N], dtype: f32}, y: {shape: [M, N], dtype: f32, role: output}}
+graph:
+  - part: {read: x}
+  - total: {sum: part, dim: N}
+  - share: part / total
+  - running: {cumsum: share, dim: N}
+  - {write: running, to: y}
+"""
+)
+MADE = (
+    HEAD
+    + """
+dims: {M: {}, N: {}, K: {}}
+tensors:
+  a: {shape: [M, K], dtype: bf16}
+  b: {shape: [N, K], dtype: bf16}
+  c: {shape: [M, N], dtype: f32, role: output}
+graph:
+  - left: {read: a}
+  - right: {read: b}
+  - double: left * 2
+  - positive: relu(right)
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - sums: {mma: [double, positive, zero]}
+  - {write: sums, to: c}
+"""
+)
+STATE = (
+    HEAD
+    + """
+dims: {T: {min: 1}, D: {max: 64}, E: {}}
+tensors:
+  q: {shape: [T, D], dtype: f32}
+  k: {shape: [T, D], dtype: f32}
+  v: {shape: [T, E], dtype: f32}
+  o: {shape: [T, E], dtype: f32, role: output}
+graph:
+  - query: {read: q}
+  - key: {read: k}
+  - value: {read: v}
+  - none: {register: [D, E], dtype: f32, value: 0}
+  - state: {mma: [key, value, none]}
+  - zero: {register: [T, E], dtype: f32, value: 0}
+  - result: {mma: [query, state, zero]}
+  - {write: result, to: o}
+"""
+)
+
 
 def of_type(text: str, dtype: str) -> KernelSpec:
     weights = "maximum(scores, 0)" if dtype == "f32" else "'bf16(maximum(scores, 0))'"
@@ -154,6 +206,9 @@ def of_type(text: str, dtype: str) -> KernelSpec:
         pytest.param(of_type(SCORES, "f32"), id="a tile with less than an access for each lane"),
         pytest.param(loads(COLUMNS), id="parts of 64 bits in front of a loop"),
         pytest.param(loads(NEAREST), id="a product in each step of a loop over its columns"),
+        pytest.param(loads(SHARES), id="what a loop carries for itself, in parts"),
+        pytest.param(loads(MADE), id="both operands computed, results wider"),
+        pytest.param(loads(STATE), id="no rows, so no number of waves"),
     ],
 )
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])

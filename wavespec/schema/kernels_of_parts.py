@@ -73,6 +73,15 @@ def reductions_of(loop: Iterate) -> dict[str, Reduce]:
     return {name: made[one] for one, name in inner.carry.items() if one in made}
 
 
+def _used(ops: Sequence[AnyOp]) -> set[str]:
+    """The names that statements use, but for those that only say another name for a value, which nothing uses."""
+    used = set[str]()
+    for op in reversed(ops):
+        if not isinstance(op, Formula) or op.name in used:
+            used.update(words_of(op))
+    return used
+
+
 def free_axis(constraints: Sequence[AnyConstraint]) -> int:
     """The first axis of the grid behind those that are taken."""
     return max((one.axis + 1 for one in constraints if isinstance(one, Workgroup)), default=0)
@@ -97,7 +106,7 @@ class KernelsOfParts:
         self.walked = found_by_walking(loop)
         self.walks = bool(self.walked) or any(every(Write, loop.body))
         self.by_bounds = by_bounds and not self.walks and not self.largest
-        self.behind = {word for op in spec.graph[spec.graph.index(loop) + 1 :] for word in words_of(op)}
+        self.behind = _used(spec.graph[spec.graph.index(loop) + 1 :])
 
     @property
     def are_joined(self) -> bool:

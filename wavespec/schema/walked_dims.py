@@ -212,7 +212,7 @@ class _Walk:
         name = self._free(f"along_{dim}" if dim.isidentifier() else "along")
         first = {one: start if isinstance(start, str) else start.name for one, start in carry.items()}
         yield _as_in(ends[0], Iterate(name=name, dim=dim, carry=first, body=self.block(body, inner)))
-        for one in carry:
+        for one in (one for one in carry if one in self.types):  # what else it carries, nobody has a name for
             yield _as_in(ends[0], Formula(name=one, text=f"{name}.{one}"))
 
     def _is_made_anew(self, op: AnyOp, dim: str) -> bool:

@@ -220,7 +220,7 @@ class GraphRoles:
             walked=tuple(dim for dim in self.loops if dim not in (*sides, *steps)),
             whole=whole,
             operands=tuple(dict.fromkeys(operands)),
-            bits=self._bits(operands),
+            bits=self._bits(operands) if operands else max(self._typed(name)[1] for name in names),
             products=len(_started(beside or looped)),
             narrow=len(looped) - len(beside or looped),
             joined=joined,

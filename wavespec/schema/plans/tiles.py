@@ -27,6 +27,8 @@ _LEAST_OF_LANES = 4
 _LANE_WORDS = 256
 """Of the registers of a lane: as many are more than it has."""
 _WORD = 32
+_NUMBERS_OF_WAVES = (1, 2, 4, 8, 16, 32)
+"""That the compiler may choose, where the table says nothing of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,10 +317,12 @@ class _Fitted:
         roles = self.roles
         if roles.kind != "attention" or not self.entry.get("aligned") or has_producers(self.entry):
             return True
-        waves = prod(max(1, tiles[dim] // number) for dim, number in self.waves(tiles).items())
-        least = waves * self.limits["lanes"] * WIDEST_BITS
+        along = self.waves(tiles)
+        waves = [prod(max(1, tiles[dim] // number) for dim, number in along.items())] if along else _NUMBERS_OF_WAVES
         of_steps = [(dims, bits) for dims, bits in roles.staged if not {*roles.steps}.isdisjoint(dims)]
-        return len({prod(self._extent(dim, tiles) for dim in dims) * bits >= least for dims, bits in of_steps}) < 2
+        sizes = [prod(self._extent(dim, tiles) for dim in dims) * bits for dims, bits in of_steps]
+        least = [number * self.limits["lanes"] * WIDEST_BITS for number in waves]
+        return all(len({size >= one for size in sizes}) < 2 for one in least)
 
     def _staged(self, tiles: Mapping[str, int]) -> int:
         """Bytes of one stage of all operands."""
