@@ -13,6 +13,7 @@ from math import prod
 
 from wavespec.diagnostics import WavespecError
 from wavespec.schema.language.expressions import Call, Name, Num
+from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.ops import (
     ELEMENTWISE,
     Bitcast,
@@ -27,8 +28,7 @@ from wavespec.schema.ops import (
     every,
     walk,
 )
-from wavespec.schema.language.models import KernelSpec
-from wavespec.schema.residues.index_sums import Digit, Factors, Made, Sum, between, joined, primes
+from wavespec.schema.residues.index_sums import Digit, Factors, Made, Sum, between, includes, joined, primes
 from wavespec.schema.residues.read_graph import ReadGraph
 from wavespec.schema.residues.split_dims import NotSplit, cuts_of
 
@@ -88,11 +88,10 @@ class WindowsOfRows:
         return tuple(dict.fromkeys(found))
 
     def parts_of(self, digit: Digit) -> Iterator[Digit]:
+        """The digits that one of more of them is made of."""
         for one in self.row_digits if digit.dim == self.rows else self.depth_digits:
-            low, high = (between(cut, digit.high) for cut in (one.low, one.high))
-            if joined(low, one.low) == digit.high and joined(high, one.high) == digit.high:
-                if joined(between(digit.low, one.low), digit.low) == one.low:
-                    yield one
+            if includes(one.low, digit.low) and includes(digit.high, one.high):
+                yield one
 
     @staticmethod
     def of(spec: KernelSpec, rows: str) -> WindowsOfRows | str:
@@ -121,7 +120,9 @@ class _Finder:
         if loop.start is not None or loop.end is not None or self._asks_for_index(loop.dim):
             return "values follow from the places of rows"
         reads = [op for op in every(Read, loop.body) if {rows, loop.dim} <= {*graph.dims(op)}]
-        if len(reads) != 1 or any({rows, loop.dim} <= {*graph.types[op.name].dims} for op in every(Register, loop.body)):
+        if len(reads) != 1 or any(
+            {rows, loop.dim} <= {*graph.types[op.name].dims} for op in every(Register, loop.body)
+        ):
             return "one read has to have its rows"
         self.depth, (self.read,) = loop.dim, reads
         self.row_digits, self.depth_digits = self._digits(rows), self._digits(self.depth)
@@ -221,7 +222,9 @@ class _Finder:
             if self.rows not in self.graph.dims(write):
                 continue
             places = {dim: self.graph.indices.place(tree) for dim, tree in self.graph.places(write).items()}
-            if write.combine or not all(any(self._ends_with(place, dim, line) for dim, place in places.items()) for line in lines):
+            if write.combine or not all(
+                any(self._ends_with(place, dim, line) for dim, place in places.items()) for line in lines
+            ):
                 return False
         return True
 
