@@ -85,12 +85,16 @@ ROOMS = {
             "tiled_loops",
             "walked_dims",
             "whole_accesses",
+            "windows_of_rows",
             "language",
             "ops",
         ),
     ),
     "residues": ("residues", "checking.check_graph", "made_kernels", "unused_ops", "resolve", "language", "ops"),
-    "checking": ("checking", "cases", "materialize", "packed_rows", "parted_loops", "resolve", "language", "ops"),
+    "checking": (
+        *("checking", "cases", "materialize", "packed_rows", "parted_loops", "resolve", "rows_with_room"),
+        *("language", "ops"),
+    ),
     "families": ("families", "load", "resolve", "checking", "reading", "language", "ops"),
 }
 """What the modules of each folder of `schema/` may import of it."""

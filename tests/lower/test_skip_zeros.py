@@ -73,6 +73,15 @@ def test_rows_in_one_line_of_an_image_are_skipped_with_the_first_of_them() -> No
     assert upper.count("min(0 - (wg0*9)//C + (wg0*9 + 7)//C, 1)") and "%C" not in upper
 
 
+def test_a_check_that_all_rows_have_in_common_decides_for_all() -> None:
+    """A tap that a phase does not have is behind the images; what a step is at is inside, and not asked for."""
+    line = "(wg0*9 + {0})//C - 1"
+    mask = f"mask = (([(wg0 + 1)//3], [1],), ([wg0], [P],), ([{line}], [P],),)"
+    after = TAPS.after(SkipZeros(), CPU, product(masks=tuple(mask.format(row) for row in range(8))))
+    (upper,) = [line.split("upper = ")[1].split(" : ")[0] for line in after.splitlines() if "= for" in line]
+    assert "(wg0 + 1)//3" in upper and "max(0, wg0" not in upper
+
+
 def test_zeros_are_skipped_where_waves_run_one_after_another() -> None:
     assert not SkipZeros().applies_to(NVIDIA) and not DropChecks().applies_to(NVIDIA)
 

@@ -77,7 +77,11 @@ def _of_all(masks: Sequence[Mask]) -> Iterator[tuple[Expr, Expr]]:
     for column in zip(*masks, strict=True):
         (left, right), *_ = column
         apart = [quotients_apart(side) for side in zip(*column, strict=True)]
-        if None in apart or all(one is const(0) for one in apart):
+        if None in apart:
+            continue
+        if all(one is const(0) for one in apart):
+            if left.kind not in ("symbol", "mod"):  # these are inside wherever there is a step
+                yield left, right
             continue
         others = [one for one in apart if one is not None and one is not const(0)]
         beyond = left + 1 - right

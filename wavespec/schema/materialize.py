@@ -32,6 +32,7 @@ from wavespec.schema.packed_rows import packed
 from wavespec.schema.parted_loops import parted
 from wavespec.schema.products_before import product_that_can_be_made, with_product_before
 from wavespec.schema.renamed_dims import dims_along
+from wavespec.schema.rows_with_room import with_room
 from wavespec.schema.sums_before import sums_that_can_be_made, with_sums_before
 from wavespec.schema.unused_ops import without_unused
 
@@ -57,9 +58,12 @@ def kernels_of(spec: KernelSpec, *, one_lane: bool = False) -> tuple[KernelSpec,
         CannotMaterialize: something that the schedule names, at its place there.
         PartsNotPossible: the same of `parts`.
         PackNotPossible: rows that are none of one tile.
+        ShiftNotPossible: rows of which none is a tap of another.
     """
     if spec.schedule is not None and spec.schedule.pack:
         spec = packed(spec)
+    if spec.schedule is not None and spec.schedule.shift:
+        spec = with_room(spec)
     schedule = spec.schedule
     if schedule is not None and schedule.parts:
         return parted(spec, one_lane=one_lane)

@@ -11,7 +11,9 @@ from wavespec.schema.materialize import CannotMaterialize, kernels_of
 from wavespec.schema.packed_rows import PackNotPossible
 from wavespec.schema.parted_loops import PartsNotPossible
 from wavespec.schema.resolve import spec_with_override
+from wavespec.schema.rows_with_room import ShiftNotPossible
 
+_OF_CASES = ("materialize", "parts", "pack", "shift")
 _NOT_OF_CASE = "it is for some sizes of a call"
 _ONE_KERNEL = "the kernel for all sizes is one kernel"
 
@@ -23,7 +25,7 @@ def check_materialize(spec: KernelSpec) -> Iterator[WavespecError]:
     for settings in spec.targets.values():
         whole = spec_with_override(spec, settings)
         for case in settings.cases:
-            if case.schedule is not None and (case.schedule.materialize or case.schedule.parts or case.schedule.pack):
+            if case.schedule is not None and any(getattr(case.schedule, word) for word in _OF_CASES):
                 try:
                     kernels_of(spec_with_promises(whole, case))
                 except WavespecError as error:
@@ -40,6 +42,9 @@ def _for_all_sizes(schedule: Schedule | None) -> Iterator[WavespecError]:
         for dim in schedule.pack:
             hint = "Move it to the schedule of a case: 'cases: [{when: [M <= 16], schedule: {...}}]'."
             yield PackNotPossible(schedule.where_key("pack", dim), dim, _NOT_OF_CASE, hint)
+        for dim in schedule.shift:
+            hint = "Move it to the schedule of a case: 'cases: [{when: [C % 64 == 0, W <= 120], schedule: {...}}]'."
+            yield ShiftNotPossible(schedule.where_key("shift", dim), dim, _NOT_OF_CASE, hint)
         for dim in schedule.parts:
             hint = "Move it to the schedule of a case: 'cases: [{when: [N >= 65536], schedule: {...}}]'."
             yield PartsNotPossible(schedule.where_key("parts", dim), dim, _ONE_KERNEL, hint)

@@ -250,6 +250,13 @@ class Schedule(SpecModel):
     neighbours along H, as many of each in a wave, in the order of M: for tiles that end where values say. Of a
     spec without M `{H: [H, G]}` are the neighbours themselves, and what lanes would multiply and add up for each of
     them is a product of matrices."""
+    shift: Annotated[dict[DimName, Annotated[int, Field(ge=8, le=512)]], Field(max_length=1)] = Field(
+        default_factory=dict[DimName, int], exclude_if=lambda value: not value
+    )
+    """Rows of a product that are the pixels of images, line by line, `{M: 64}`: with room beside the pixels of a line
+    and below the lines of an image, all taps of a window are rows further down, so that a pixel is staged once for
+    them; what is summed goes over the taps of 64 channels at a time. For a case of windows that move by one, and of
+    lines that are not too long for shared memory, `W <= 120`, whose channels such parts divide, `C % 64 == 0`."""
 
 
 class TensorOverride(SpecModel):

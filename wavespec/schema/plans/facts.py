@@ -57,6 +57,7 @@ FACTS: Final[Mapping[str, tuple[str, Of]]] = {
     "columns_last": ("an operand lies side by side along columns", lambda _, roles: roles.columns in roles.last),
     "mapped": ("elements of an operand are found by a mapping", lambda _, roles: bool(roles.mapped)),
     "pixels": ("those lie side by side along steps, maybe not along all", lambda _, roles: roles.pixels),
+    "shifted": ("taps that are rows further down, if rows have room; 0: none", lambda _, roles: roles.shifted),
     "looked_up": ("places of what is read are values beside it", lambda _, roles: roles.looked_up),
     "beside": ("lanes compute with an operand as well", lambda _, roles: roles.beside),
     "behind": ("products behind the loop take what it has summed", lambda _, roles: roles.behind),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.dtype import DTYPES
@@ -21,6 +22,7 @@ from wavespec.schema.products_before import product_alone, product_that_can_be_m
 from wavespec.schema.resolve import constant_values
 from wavespec.schema.sums_before import products_beside, sums_beside, with_sums_before
 from wavespec.schema.tiled_loops import with_tiled_loops
+from wavespec.schema.windows_of_rows import WindowsOfRows
 from wavespec.targets.names import WIDEST_BITS
 
 _BYTE_BITS = 8
@@ -42,6 +44,7 @@ def roles_of(spec: KernelSpec) -> Roles | None:
     roles = GraphRoles(spec, tuple(graph), types, loops, fixed, constants).roles()
     return replace(
         roles,
+        **_shifted(spec, roles),
         with_sums=_with_sums(spec, roles),
         product_beside=_product_beside(spec, roles),
         along_steps=_along_steps(spec, roles),
@@ -50,6 +53,14 @@ def roles_of(spec: KernelSpec) -> Roles | None:
         grouped=_grouped(spec, roles),
         held=held_by_steps(graph, types) if roles.kind == "attention" and not roles.steps else {},
     )
+
+
+def _shifted(spec: KernelSpec, roles: Roles) -> Mapping[str, Any]:
+    """Taps of windows that may be rows further down."""
+    if roles.kind != "products" or not roles.mapped or roles.decoded or roles.products != 1 or not roles.rows:
+        return {}
+    found = WindowsOfRows.of(spec, roles.rows)
+    return {} if isinstance(found, str) else {"shifted": found.taps, "shifted_lines": found.sizes}
 
 
 def _with_sums(spec: KernelSpec, roles: Roles) -> Roles | None:

@@ -46,6 +46,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _WINDOW = re.compile(r"\bwindow\b")
 _HAS_ROWS = "whole > 2"
 _LAST_AXIS = 4
+_LONGEST_LINE = 120
+"""Of pixels whose taps are rows further down: as many rows more are staged for each line of a window."""
 _WORD_BITS = 32
 _PARTS_IN_A_STEP = 128
 """Of a dim that kernels before join part by part: as many are joined at a time."""
@@ -309,6 +311,9 @@ class _Plan:
             last = {spec.tensors[name].shape[-1]: None for name in roles.mapped} | dict.fromkeys(roles.steps)
             parts = (self._in_dims(f"{dim} % ({entry['pixels']}) == 0", {}) for dim in last)
             yield from map(parse_expression, parts)
+
+        if "shift" in entry.get("schedule", {}):  # lines have room in shared memory
+            yield from (parse_expression(f"{dim} <= {_LONGEST_LINE}") for dim in roles.shifted_lines)
 
     def _laid_out(self) -> KernelSpec:
         """The spec as its product sees it."""

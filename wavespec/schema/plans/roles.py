@@ -98,6 +98,10 @@ class Roles:
     """By `rows` and `columns`: dims whose sizes take places along them apart, of kernels without loops."""
     pixels: bool = False
     """Whether elements of operands that are side by side are so along steps, though perhaps not along all of them."""
+    shifted: int = 0
+    """Taps of a window of which each is a row of a product further down, where rows have room; 0: there are none."""
+    shifted_lines: tuple[str, ...] = ()
+    """Dims that say then how long lines are, and how many an image has."""
     lines: str = ""
     """A further dim of results that windows move along."""
     moved: frozenset[str] = frozenset()

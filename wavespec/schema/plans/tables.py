@@ -18,7 +18,8 @@ first of `every` that is for the kernel.  An entry has
               only those of columns
     share     workgroups of a cluster share out the steps of tiles that have so many `steps`, `by` the first number for
               which the clusters of all tiles run at once: a workgroup for each processor, or so many `workgroups`
-    mma, schedule                   as in a spec, by role; `pack: true`: rows are those of all heads that share keys
+    mma, schedule                   as in a spec, by role; `pack: true`: rows are those of all heads that share keys;
+              `shift: 64`: taps are rows further down, of so many channels at a time
     words     of a value, where rows fill more registers than the limit; `short`: of a wave's part of one
     room      bytes of staged tiles; `waiting: once`: operands that no step has a part of have one buffer
     columns_first                   the grid counts columns first

@@ -353,6 +353,8 @@ class _Fitted:
             schedule["parts"] = {
                 dim: schedule["parts"][role] for role, dim in self._roles() if role in schedule["parts"]
             }
+        if "shift" in schedule:
+            schedule["shift"] = {self.roles.rows: schedule["shift"]}
         if schedule.pop("pack", False) and self.roles.heads:
             schedule["pack"] = {self.roles.rows: self.roles.heads}
         if self.roles.behind and "workgroups" in schedule:  # operands of products behind a loop are copied in no loop

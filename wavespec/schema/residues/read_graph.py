@@ -34,7 +34,8 @@ class ReadGraph:
     """
 
     def __init__(self, spec: KernelSpec) -> None:
-        loops = dict.fromkeys(op.dim for op in every(Iterate, spec.graph))
+        tiled = {one.dim for one in spec.constraints if isinstance(one, Tiling)}
+        loops = dict.fromkeys(op.dim for op in every(Iterate, spec.graph) if op.dim not in tiled)
         tilings = tuple(Tiling(dim=dim, tile=Num(_SOME_TILE)) for dim in loops if dim in spec.dims)
         self.spec = spec
         self.ops, self.types = plain_graph(spec.model_copy(update={"constraints": (*spec.constraints, *tilings)}))

@@ -3,9 +3,10 @@ out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from math import prod
 
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.expressions import (
@@ -35,7 +36,7 @@ from wavespec.schema.ops import (
     walk,
 )
 from wavespec.schema.residues.guards import Guard, guard_of
-from wavespec.schema.residues.index_sums import Digit, Indices, Made, Sum, between, digit_sum, primes
+from wavespec.schema.residues.index_sums import Atom, Digit, Indices, Made, Sum, between, digit_sum, primes
 from wavespec.schema.residues.read_graph import Choice, ReadGraph
 from wavespec.schema.residues.split_dims import NotSplit, size_sum, split_dim
 from wavespec.schema.residues.written_sums import SumWriter
@@ -210,12 +211,64 @@ class WithoutGuard:
         changed = {dim: self._replaced(tree, of_formulas=False) for dim, tree in places.items()}
         own = self._mapped_by_term(op)
         if is_zero and own is not None and not self.term.is_exact:
-            changed[own] = self._inside(changed[own], own)
+            alike = self._always_inside(places)
+            if alike is None:
+                changed[own] = self._inside(changed[own], own)
+            else:
+                changed[alike] = self._behind(changed[alike], alike)
         at = {
             dim: tree for dim, tree in changed.items() if dim in op.at or tree is not places[dim] or dim in self.names
         }
         has_residue = self.guard.kept.dim in dims or any(self.residue in tree.names() for tree in at.values())
         return op.model_copy(update={"name": name, "dims": self._dims(dims, has_residue=has_residue), "at": at})
+
+    def _always_inside(self, places: Mapping[str, Expression]) -> str | None:
+        """A dim of a tensor, but that along which elements lie side by side, whose place is a digit, or behind it where
+        a guard before this one has put it."""
+        indices = self.graph.indices
+        for dim, tree in [*places.items()][:-1]:
+            place = indices.place(tree)
+            if place is None or place.constant:
+                continue
+            digits = [atom for atom, number in place.terms if isinstance(atom, Digit) and number == 1]
+            behind = [atom for atom, number in place.terms if number > 0 and self._is_behind(atom, dim)]
+            whole = [one for one in digits if between(one.low, one.high) == indices.factors(dim)]
+            if len(whole) == 1 and len(behind) + 1 == len(place.terms):
+                return dim
+        return None
+
+    def _is_behind(self, atom: Atom, dim: str) -> bool:
+        """Whether it is so many times the size of a dim, or nothing."""
+        match atom:
+            case Made(function="*", arguments=(first, second)):
+                size = self.graph.indices.size(dim)
+                quotient = (second if first == size else first).atom if size in (first, second) else None
+            case _:
+                return False
+        match quotient:
+            case Made(function="//", arguments=(of, _)):
+                return self._least(of) >= 0
+            case _:
+                return False
+
+    def _least(self, of: Sum) -> int:
+        """The least that a sum comes to; -1 where nothing is known of it."""
+        least = of.constant
+        for atom, number in of.terms:
+            size = between(atom.low, atom.high) if isinstance(atom, Digit) else ()
+            if not size or (number < 0 and not all(one.isdigit() for one in size)):
+                return -1
+            least += min(0, number) * (prod(int(one) for one in size) - 1 if number < 0 else 0)
+        return least
+
+    def _behind(self, place: Expression, dim: str) -> Expression:
+        """A place along a dim that is behind it for terms that there are not, and else as it was."""
+        return Binary("+", place, Binary("*", self._is_beyond(), self.places.write(self.graph.indices.size(dim))))
+
+    def _is_beyond(self) -> Expression:
+        """0 for terms that there are."""
+        number, term = self._terms().number, self._term()
+        return self.places.write(term.over(number) if number else Sum(((Made("//", (term, self._terms())), 1),)))
 
     def _inside(self, place: Expression, dim: str) -> Expression:
         """A place along a dim that is in front of it for terms that there are not, and else as it was, or behind it."""
