@@ -29,6 +29,12 @@ LAYERS = {
     "sixteen": ((16, 3, 4, 128), (40, 3, 1)),
     "short sums": ((2, 5, 9, 128), (70, 1, 1)),
     "results beyond the caches": ((3, 73, 75, 64), (320, 1, 1)),
+    "filters of whole vectors": ((1, 9, 11, 64), (64, 3, 3)),
+    "of a tap of three chunks": ((2, 9, 11, 96), (128, 3, 3)),
+    "of a pixel of few channels": ((1, 5, 9, 40), (192, 1, 1)),
+    "of many": ((1, 5, 9, 320), (64, 1, 1)),
+    "of more": ((1, 7, 7, 584), (64, 1, 1)),
+    "of more, of many pixels": ((2, 21, 19, 520), (64, 1, 1)),
 }
 """Images N, H, W, C and filters O, R, S."""
 ROWS = {"conv2d_nchw": "bf16", "conv2d_nchw_f32": "f32"}
@@ -40,6 +46,8 @@ ROW_LAYERS = {
     "in one row": ((2, 24, 5, 70), (9, 3, 3)),
     "single channels": ((2, 5, 9, 8), (9, 3, 2)),
     "single pixels": ((3, 72, 7, 7), (33, 1, 1)),
+    "many single pixels": ((2, 136, 28, 29), (70, 1, 1)),
+    "of few filters": ((1, 40, 23, 9), (9, 1, 1)),
     "many channels of eight images": ((8, 256, 5, 7), (33, 3, 3)),
     "of sixteen": ((16, 512, 4, 3), (9, 3, 3)),
     "fewer channels of eight": ((8, 64, 9, 7), (33, 3, 3)),

@@ -29,15 +29,26 @@ def innermost(name: str, **sizes: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "images", "rows"),
-    [("conv2d_nhwc_f32", 8, 8), ("conv2d_nhwc_f32", 3, 12), ("conv2d_nhwc", 16, 8), ("conv2d_nhwc", 1, 12)],
+    ("name", "images", "rows", "vectors"),
+    [("conv2d_nhwc_f32", 8, 8, 2), ("conv2d_nhwc_f32", 3, 6, 4), ("conv2d_nhwc", 16, 8, 2), ("conv2d_nhwc", 1, 12, 2)],
 )
-def test_a_step_reads_one_word_of_each_row_and_checks_nothing(name: str, images: int, rows: int) -> None:
+def test_a_step_reads_one_word_of_each_row_and_checks_nothing(name: str, images: int, rows: int, vectors: int) -> None:
     loop = innermost(name, N=images)
     words = [line for line in loop if '"llvm.load"' in line]
     assert len(words) == rows
     assert not any(re.search(r"select|cmpi|divui|remui|masked", line) for line in loop)
-    assert sum("arith.addi" in line for line in loop) <= rows + 3, "one address each, and what the weights take"
+    assert sum("arith.addi" in line for line in loop) <= rows + 2 * vectors - 1, (
+        "one address each, and what the weights take"
+    )
+
+
+def test_an_instruction_says_how_many_steps_are_written_out() -> None:
+    """By LLVM: what a step loads, and so what announces it, stays as it is."""
+    spec = load(SPECS / "conv2d_nhwc_f32.wave.yaml")
+    for filters, is_written_out in ((64, True), (48, False)):
+        sizes = complete_sizes(spec, LAYER | {"N": 1, "O": filters})
+        text = emit(case_for_sizes(cases_on(spec, "cpu", (AVX512,)), sizes).spec, AVX512).text
+        assert ("#llvm.loop_annotation<unroll = <count = 2 : i32>>" in text) == is_written_out
 
 
 def test_rows_as_far_apart_as_sizes_say_are_addressed_by_vectors() -> None:

@@ -11,7 +11,7 @@ from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.registers import Part, Parts, vector_type
 from wavespec.ir.expr import Expr, const, maximum, minimum
 from wavespec.ir.kernel import Op, Value
-from wavespec.ir.thread_ops import FOR, MMA_ASYNC
+from wavespec.ir.thread_ops import FOR, MMA, MMA_ASYNC
 
 Sizes = list[list[int]]
 """Elements in each part of each carried value."""
@@ -130,9 +130,12 @@ class Loops(Emitter):
         self._define(op.results, [f"{result}#{number}" for number in range(len(types))], sizes)
 
     def _annotation(self, op: Op) -> str:
-        """Of a loop that counts; steps whose loads are for later ones are written out, so that no value moves."""
-        if self.attribute and op["unroll"] > 1:
-            return f" {{llvm.loop_annotation = #llvm.loop_annotation<unroll = <count = {op['unroll']} : i32>>}}"
+        """Of a loop that counts; steps whose loads are for later ones are written out, so that no value moves, and as many
+        of products as their instruction says."""
+        rows = [self.function.product_of(one)[0] for one in op.body.ops if one.is_(MMA)]
+        steps = op["unroll"] if self.attribute else max((row.unroll for row in rows), default=1)
+        if steps > 1:
+            return f" {{llvm.loop_annotation = #llvm.loop_annotation<unroll = <count = {steps} : i32>>}}"
         return self.attribute
 
     def _hidden(self, counter: str, bits: int) -> str:

@@ -192,7 +192,7 @@ class _Cutting:
         products = [op for op in ops if op.is_(MMA) and op["k"] == dim]
         rows = [instruction_of(op, self.machine) for op in products]
         are_read = all(value.name in reads for op in products for value in op.operands[:2])
-        return are_read and not any(width % (row.k * row.unroll) for row in rows)
+        return are_read and not any(width % row.k for row in rows)
 
     def _width(self, dim: str, tile: int, ops: Sequence[Op]) -> int:
         """Elements of a strip: as instructions have, and vectors of what lies side by side; enough for a value."""

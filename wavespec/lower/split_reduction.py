@@ -91,7 +91,7 @@ class _Splitter:
         if self.machine.most_unrolled:
             _check_length(self.kernel, mma, row, depth, self.machine)
         unrolled = self.machine.most_unrolled
-        step = min(depth, depth_of_round(mma, row, self.machine) if unrolled else row.k * row.unroll)
+        step = min(depth, depth_of_round(mma, row, self.machine) if unrolled else row.k)
         while depth % step:
             step -= row.k
         if not all(self._is_made_apart(value, k, reads[value.name]) for value in mma.operands[:2]):
