@@ -77,7 +77,7 @@ class _WithRoom:
         found: dict[str, Dim] = {}
         for name, line in zip(self.names.lines, self.windows.lines, strict=True):
             found[name] = Dim(equals=parse_expression(_most(line)), min=1)
-        above = _names(self.windows.above)
+        above = self.windows.above
         found[self.names.rows] = Dim(equals=parse_expression(" * ".join([*above, *reversed(self.names.lines)])))
         return found
 
@@ -165,14 +165,10 @@ def _most(line: Line) -> str:
     """So many pixels that whatever a row finds behind the last one, or in front of the next line, is a zero."""
     found: dict[str, int] = {}
     for size, more in line.least:
-        text = " * ".join(_names(size)) or "1"
+        text = " * ".join(size) or "1"
         found[text] = max(more, found.get(text, more))
     texts = [f"{text} + {more}" if more >= 0 else f"{text} - {-more}" for text, more in found.items()]
     return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
-
-
-def _names(factors: Factors) -> list[str]:
-    return [*factors]
 
 
 def _sizes(factors: Factors) -> list[str]:

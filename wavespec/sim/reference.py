@@ -50,7 +50,7 @@ def _folded(spec: KernelSpec, inputs: Sequence[Tensor]) -> tuple[list[Tensor], d
     """Inputs with one dim in place of those of a call that a dim with `fold` stands for; and these, by that dim."""
     shapes = [tensor.shape for tensor in spec.tensors.values() if tensor.role != "output"]
     plain, leading = [*inputs], dict[str, tuple[int, ...]]()
-    for place, (shape, value) in enumerate(zip(shapes, inputs)):  # noqa: B905  `interpret` says what is too many
+    for place, (shape, value) in enumerate(zip(shapes, inputs, strict=False)):  # `interpret` says what is too many
         is_folded = bool(shape) and spec.dims[shape[0]].fold == "leading"
         if is_folded and isinstance(value, Tensor) and 0 <= (kept := value.dim() - len(shape) + 1) != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             leading[shape[0]] = tuple(value.shape[:kept])

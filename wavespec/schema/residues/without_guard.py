@@ -258,7 +258,8 @@ class WithoutGuard:
             size = between(atom.low, atom.high) if isinstance(atom, Digit) else ()
             if not size or (number < 0 and not all(one.isdigit() for one in size)):
                 return -1
-            least += min(0, number) * (prod(int(one) for one in size) - 1 if number < 0 else 0)
+            if number < 0:
+                least += number * (prod(map(int, size)) - 1)
         return least
 
     def _behind(self, place: Expression, dim: str) -> Expression:
